@@ -1,0 +1,1 @@
+"""aioflow: durable workflows for asyncio on PostgreSQL."""

@@ -1,0 +1,132 @@
+"""What workflow code asks for, in the imperative. Each command is recorded as one event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from aioflow.core import events as ev
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """Base of all commands; ``ref`` is its address in the branch tree."""
+
+    ref: str
+
+    def event(self, at: datetime) -> ev.Recorded:
+        """The event that records this command."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str | None:
+        """What must agree between history and code beside kind and address, None when nothing must."""
+        return None
+
+
+_command = dataclass(frozen=True, slots=True, kw_only=True)
+
+
+@_command
+class ScheduleActivity(Command):
+    """Run an activity; durations in seconds, ``retry`` as plain data."""
+
+    activity: str
+    execution_id: UUID
+    queue: str
+    payload: bytes
+    retry: dict[str, Any] | None = None
+    start_to_close: float | None = None
+    schedule_to_start: float | None = None
+    schedule_to_close: float | None = None
+    heartbeat: float | None = None
+    priority: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.activity
+
+    def event(self, at: datetime) -> ev.ActivityScheduled:
+        return ev.ActivityScheduled(
+            at=at,
+            ref=self.ref,
+            payload=self.payload,
+            activity=self.activity,
+            execution_id=self.execution_id,
+            queue=self.queue,
+            retry=self.retry,
+            start_to_close=self.start_to_close,
+            schedule_to_start=self.schedule_to_start,
+            schedule_to_close=self.schedule_to_close,
+            heartbeat=self.heartbeat,
+            priority=self.priority,
+        )
+
+
+@_command
+class CancelActivity(Command):
+    """Cancel an activity whose result nobody awaits any more."""
+
+    def event(self, at: datetime) -> ev.ActivityCancelRequested:
+        return ev.ActivityCancelRequested(at=at, ref=self.ref)
+
+
+@_command
+class StartTimer(Command):
+    """Wake the run at ``due_at``."""
+
+    due_at: datetime
+
+    def event(self, at: datetime) -> ev.TimerStarted:
+        return ev.TimerStarted(at=at, ref=self.ref, due_at=self.due_at)
+
+
+@_command
+class CancelTimer(Command):
+    """Forget a timer."""
+
+    def event(self, at: datetime) -> ev.TimerCancelled:
+        return ev.TimerCancelled(at=at, ref=self.ref)
+
+
+@_command
+class RecordSideEffect(Command):
+    """Keep a value that was made outside of replay."""
+
+    payload: bytes
+
+    def event(self, at: datetime) -> ev.SideEffectRecorded:
+        return ev.SideEffectRecorded(at=at, ref=self.ref, payload=self.payload)
+
+
+@_command
+class CompleteRun(Command):
+    """``handle()`` returned."""
+
+    payload: bytes
+
+    def event(self, at: datetime) -> ev.RunCompleted:
+        return ev.RunCompleted(at=at, payload=self.payload)
+
+
+@_command
+class FailRun(Command):
+    """``handle()`` raised."""
+
+    payload: bytes
+    limit: str | None = None
+
+    def event(self, at: datetime) -> ev.RunFailed:
+        return ev.RunFailed(at=at, payload=self.payload, limit=self.limit)
+
+
+@_command
+class CancelRun(Command):
+    """``handle()`` ended with ``CancelledError`` after a cancel request."""
+
+    reason: str | None = None
+
+    def event(self, at: datetime) -> ev.RunCancelled:
+        return ev.RunCancelled(at=at, reason=self.reason)
