@@ -26,10 +26,7 @@ class Command:
         return None
 
 
-_command = dataclass(frozen=True, slots=True, kw_only=True)
-
-
-@_command
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleActivity(Command):
     """Run an activity; durations in seconds, ``retry`` as plain data."""
 
@@ -65,7 +62,7 @@ class ScheduleActivity(Command):
         )
 
 
-@_command
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelActivity(Command):
     """Cancel an activity whose result nobody awaits any more."""
 
@@ -73,7 +70,7 @@ class CancelActivity(Command):
         return ev.ActivityCancelRequested(at=at, ref=self.ref)
 
 
-@_command
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartTimer(Command):
     """Wake the run at ``due_at``."""
 
@@ -83,7 +80,7 @@ class StartTimer(Command):
         return ev.TimerStarted(at=at, ref=self.ref, due_at=self.due_at)
 
 
-@_command
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelTimer(Command):
     """Forget a timer."""
 
@@ -91,7 +88,7 @@ class CancelTimer(Command):
         return ev.TimerCancelled(at=at, ref=self.ref)
 
 
-@_command
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSideEffect(Command):
     """Keep a value that was made outside of replay."""
 
@@ -101,7 +98,7 @@ class RecordSideEffect(Command):
         return ev.SideEffectRecorded(at=at, ref=self.ref, payload=self.payload)
 
 
-@_command
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompleteRun(Command):
     """``handle()`` returned."""
 
@@ -111,7 +108,7 @@ class CompleteRun(Command):
         return ev.RunCompleted(at=at, payload=self.payload)
 
 
-@_command
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailRun(Command):
     """``handle()`` raised."""
 
@@ -122,7 +119,7 @@ class FailRun(Command):
         return ev.RunFailed(at=at, payload=self.payload, limit=self.limit)
 
 
-@_command
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRun(Command):
     """``handle()`` ended with ``CancelledError`` after a cancel request."""
 

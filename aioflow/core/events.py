@@ -16,76 +16,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 from uuid import UUID
 
-KINDS: dict[str, type[Event]] = {}
-_ABSTRACT = frozenset({"Input", "Recorded", "Terminal", "Forced"})
+from aioflow.core.event import KINDS, Event, Forced, Input, Record, Recorded, Terminal
 
-
-class Record(NamedTuple):
-    """An event as it is stored: what every reader and writer of histories exchanges.
-
-    ``attrs`` is a JSON object with the fields that are not columns, None when there are none.
-    """
-
-    kind: str
-    version: int
-    ref: str | None
-    at: datetime
-    attrs: str | None
-    payload: bytes | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Base of all events."""
-
-    VERSION: ClassVar[int] = 1
-
-    at: datetime
-    ref: str | None = None
-    payload: bytes | None = None
-
-    def __init_subclass__(cls) -> None:
-        if cls.__name__ not in _ABSTRACT:
-            KINDS[cls.__name__] = cls
-
-    @property
-    def kind(self) -> str:
-        """Name of the event kind, as stored."""
-        return type(self).__name__
-
-
-_event = dataclass(frozen=True, slots=True, kw_only=True)
-
-
-
-
-@_event
-class Input(Event):
-    """Reaches the run from outside, and is applied to its code."""
-
-
-@_event
-class Recorded(Event):
-    """Notes a decision of the code; follows the input that was applied."""
-
-
-@_event
-class Terminal(Recorded):
-    """Closes the run; the last event of its history."""
-
-
-@_event
-class Forced(Terminal):
-    """Closes the run from outside, without its code."""
-
+__all__ = ["KINDS", "Event", "Forced", "Input", "Record", "Recorded", "Terminal"]
 
 # -- the run --------------------------------------------------------------------------------------
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted(Input):
     """First event of every run; ``payload`` holds the arguments.
 
@@ -116,26 +57,26 @@ class RunStarted(Input):
     search_attributes: dict[str, Any] | None = None
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunCompleted(Terminal):
     """``handle()`` returned; ``payload`` is its result."""
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFailed(Terminal):
     """``handle()`` raised; ``payload`` is the failure. ``limit`` names a structural limit that was broken."""
 
     limit: str | None = None
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunCancelled(Terminal):
     """``handle()`` ended with ``CancelledError`` after a cancel request."""
 
     reason: str | None = None
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunContinuedAsNew(Terminal):
     """The instance goes on in another run; ``payload`` holds the new arguments."""
 
@@ -143,7 +84,7 @@ class RunContinuedAsNew(Terminal):
     workflow: str | None = None
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunTerminated(Forced):
     """Closed from outside. ``origin``: ``terminate``, ``cancel_grace``, ``terminate_existing``, ``parent``, ``reset``."""
 
@@ -152,14 +93,14 @@ class RunTerminated(Forced):
     identity: str | None = None
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunTimedOut(Forced):
     """Closed by a timeout; ``timeout`` is ``run`` or ``execution``."""
 
     timeout: str
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunReset(Recorded):
     """Ends the prefix that a reset copied from another run."""
 
@@ -169,7 +110,7 @@ class RunReset(Recorded):
     identity: str | None = None
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested(Input):
     """Cancellation was asked for; reaches ``handle()`` as ``CancelledError``. ``grace`` in seconds."""
 
@@ -183,7 +124,7 @@ class CancelRequested(Input):
 # -- activities -----------------------------------------------------------------------------------
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityScheduled(Recorded):
     """An activity was asked for; ``ref`` is its address, ``payload`` its arguments. Durations in seconds."""
 
@@ -200,7 +141,7 @@ class ActivityScheduled(Recorded):
     session: str | None = None
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityCompleted(Input):
     """The activity returned; ``payload`` is its result, ``attempt_id`` the attempt that got through."""
 
@@ -208,7 +149,7 @@ class ActivityCompleted(Input):
     attempt: int = 1
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityFailed(Input):
     """The last attempt raised; ``payload`` is the failure."""
 
@@ -216,7 +157,7 @@ class ActivityFailed(Input):
     attempt: int = 1
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityTimedOut(Input):
     """A timeout ran out for good; ``payload`` is the last failure, if there was one."""
 
@@ -225,7 +166,7 @@ class ActivityTimedOut(Input):
     attempt: int = 1
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityCancelled(Input):
     """The activity confirmed its cancellation."""
 
@@ -233,14 +174,14 @@ class ActivityCancelled(Input):
     attempt: int = 1
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityCancelRequested(Recorded):
     """The awaiting branch was cancelled; ``policy``: ``try``, ``wait`` or ``abandon``."""
 
     policy: str = "try"
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalActivityRecorded(Recorded):
     """A local activity ran inside the workflow task; ``payload`` is its result or failure."""
 
@@ -253,19 +194,19 @@ class LocalActivityRecorded(Recorded):
 # -- timers ---------------------------------------------------------------------------------------
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimerStarted(Recorded):
     """A timer was set; ``due_at`` is never early, to the microsecond."""
 
     due_at: datetime
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimerFired(Input):
     """The timer's time came; ``at`` is the time it was due."""
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimerCancelled(Recorded):
     """The timer is no longer wanted."""
 
@@ -273,7 +214,7 @@ class TimerCancelled(Recorded):
 # -- messages -------------------------------------------------------------------------------------
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SignalReceived(Input):
     """A signal was accepted; ``ref`` is the signal's id, ``payload`` its arguments."""
 
@@ -282,7 +223,7 @@ class SignalReceived(Input):
     headers: dict[str, str] | None = None
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateAccepted(Input):
     """An update was accepted; ``ref`` is the update's id, ``payload`` its arguments."""
 
@@ -291,19 +232,19 @@ class UpdateAccepted(Input):
     headers: dict[str, str] | None = None
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateCompleted(Recorded):
     """The update's handler ended; ``payload`` is its result, or the failure when ``failed``."""
 
     failed: bool = False
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateRejected(Recorded):
     """The update's validator refused it before anything changed; ``payload`` is the failure."""
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SignalExternalRequested(Recorded):
     """A signal to another instance; ``payload`` holds its arguments."""
 
@@ -313,14 +254,14 @@ class SignalExternalRequested(Recorded):
     key: str | None = None
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SignalExternalResolved(Input):
     """The outcome of a signal to another instance; ``error`` is None when it was accepted."""
 
     error: str | None = None
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelExternalRequested(Recorded):
     """A cancel request to another instance."""
 
@@ -329,14 +270,14 @@ class CancelExternalRequested(Recorded):
     reason: str | None = None
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelExternalResolved(Input):
     """The outcome of a cancel request to another instance."""
 
     error: str | None = None
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MessageEmitted(Recorded):
     """An item was appended to an output stream of the run."""
 
@@ -347,7 +288,7 @@ class MessageEmitted(Recorded):
 # -- children -------------------------------------------------------------------------------------
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildScheduled(Recorded):
     """A child was asked for; ``payload`` holds its arguments."""
 
@@ -365,7 +306,7 @@ class ChildScheduled(Recorded):
     headers: dict[str, str] | None = None
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildStarted(Input):
     """The child exists; ``error`` says why not otherwise."""
 
@@ -373,14 +314,14 @@ class ChildStarted(Input):
     error: str | None = None
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildCompleted(Input):
     """The child returned; ``payload`` is its result."""
 
     run_id: UUID | None = None
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildFailed(Input):
     """The child ended without a result; ``status`` as in the run table, ``payload`` its failure if any."""
 
@@ -388,7 +329,7 @@ class ChildFailed(Input):
     run_id: UUID | None = None
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildCancelRequested(Recorded):
     """The branch awaiting the child was cancelled."""
 
@@ -399,12 +340,12 @@ class ChildCancelRequested(Recorded):
 # -- recorded values ------------------------------------------------------------------------------
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SideEffectRecorded(Recorded):
     """The value of ``side_effect()``; resolved at once, live and on replay."""
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionMarked(Recorded):
     """The version of a change the run was given; ``change`` is its id."""
 
@@ -412,12 +353,12 @@ class VersionMarked(Recorded):
     number: int
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoUpserted(Recorded):
     """Notes for people; ``payload`` holds the changed entries."""
 
 
-@_event
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAttributesUpserted(Recorded):
     """Search attributes changed; None deletes."""
 
