@@ -136,6 +136,7 @@ def choose_identity(binaries: Binaries, root: Path) -> tuple[Identity, Binaries]
             "no user namespace. Add an entry, or set AIOFLOW_DATABASE_URL to a running server"
         )
     _require_reachable(root)
+    os.chown(root, exec_as.NOBODY, exec_as.NOBODY)
     if _run(as_identity("nobody", version)) is None:
         binaries = _copy_for_nobody(binaries, root)
     return "nobody", binaries

@@ -187,7 +187,7 @@ class EmbeddedPostgres:
         self._lock = _lock_folder(self.root)
         try:
             self._identity, self._binaries = choose_identity(find_binaries(), self.root)
-            self._give_to_server(self.root)
+            self._own_folder()
             self._sockets = self._socket_folder()
             if not self.data.exists():
                 self._create_data()
@@ -300,6 +300,17 @@ class EmbeddedPostgres:
         note.write_text(str(folder))
         self._give_to_server(folder)
         return folder
+
+    def _own_folder(self) -> None:
+        """Let root change between its two identities on the same folder, as when its container changes."""
+        if os.geteuid() != 0:
+            return
+        owner, former = (NOBODY, 0) if self._identity == "nobody" else (0, NOBODY)
+        if self.root.stat().st_uid == former:
+            os.chown(self.root, owner, owner)
+        if self.data.exists() and self.data.stat().st_uid == former:
+            for path in (self.data, *self.data.rglob("*")):
+                os.chown(path, owner, owner)
 
     def _give_to_server(self, path: Path) -> None:
         if self._identity == "nobody":
