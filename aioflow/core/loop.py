@@ -71,6 +71,7 @@ class WorkflowLoop(RefusingLoop):
         self.root = Branch("0")
         self.active: Task[Any] | None = None
         self.progress = 0
+        self.unguarded = 0
         self._host = host
         self._now = 0.0
         self._sequence = int.from_bytes(blake2b(run_key, digest_size=7).digest(), "big")
