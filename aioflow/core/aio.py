@@ -13,7 +13,7 @@ import inspect
 import warnings
 from asyncio import CancelledError, Queue, ensure_future, mixins, tasks
 from collections.abc import Awaitable, Coroutine, Iterable
-from typing import Any, Final, NamedTuple, TypeVar, cast, final
+from typing import Any, Final, TypeVar, cast, final
 
 from aioflow.core.divert import Diversion
 from aioflow.core.groups import group_create_task, group_enter, group_exit, timeout_exit
@@ -67,38 +67,41 @@ class _Gathering(Future[list[Any]]):
 
     def _child_done(self, child: asyncio.Future[Any]) -> None:
         self._pending -= 1
-        outcome = _outcome(child)  # also marks an exception as seen, or it is reported as never retrieved
         if self.done():
+            if not child.cancelled():
+                child.exception()  # seen, or it is reported as never retrieved
             return
-        if isinstance(outcome, _Raised) and not self._return_exceptions:
-            self.set_exception(outcome.error)
+        if not self._return_exceptions and (error := _raised(child)) is not None:
+            self.set_exception(error)
         elif self._pending == 0:
             self._finish()
 
     def _finish(self) -> None:
-        outcomes = [_outcome(child) for child in self._children]
         if self._cancel_requested:
             # Whatever return_exceptions says: the caller asked for the cancellation.
-            last = outcomes[-1]
-            cancelled = isinstance(last, _Raised) and isinstance(last.error, CancelledError)
-            self.set_exception(last.error if cancelled else CancelledError())
-        else:
-            self.set_result([one.error if isinstance(one, _Raised) else one for one in outcomes])
+            last = self._children[-1]
+            self.set_exception((_raised(last) if last.cancelled() else None) or CancelledError())
+            return
+        results: list[Any] = []
+        for child in self._children:
+            if child.cancelled():
+                # Not the error of the child itself, which can be taken only once.
+                results.append(CancelledError(getattr(child, "_cancel_message", None) or ""))
+            else:
+                error = child.exception()
+                results.append(child.result() if error is None else error)
+        self.set_result(results)
 
 
-class _Raised(NamedTuple):
-    error: BaseException
-
-
-def _outcome(child: asyncio.Future[Any]) -> Any:
-    """The result of a child that is done, or ``_Raised``."""
-    if child.cancelled():
-        try:
-            return child.result()
-        except CancelledError as cancelled:
-            return _Raised(cancelled)
-    error = child.exception()
-    return child.result() if error is None else _Raised(error)
+def _raised(child: asyncio.Future[Any]) -> BaseException | None:
+    """What a child that is done raised, its cancellation included."""
+    if not child.cancelled():
+        return child.exception()
+    try:
+        child.result()
+    except CancelledError as cancelled:
+        return cancelled
+    return None
 
 
 def gather(*awaitables: Awaitable[Any], return_exceptions: bool = False) -> asyncio.Future[list[Any]]:
