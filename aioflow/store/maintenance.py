@@ -1,0 +1,53 @@
+"""What any engine process does now and then, and what a doctor asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import cast
+
+from aioflow.store.pool import Database
+from aioflow.store.queries import names, sql
+from aioflow.store.rows import Backlog, DueClose, NextDue, Violation, key_of
+
+
+class Maintenance:
+    """Sweeps and checks."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def next_due(self, queues: Sequence[str]) -> NextDue:
+        """Seconds until something on these queues is due."""
+        (row,) = await self._db.fetch(sql("next_due"), list(queues), point="next_due")
+        runs, activities = row["runs"], row["activities"]
+        return NextDue(
+            None if runs is None else max(0.0, runs), None if activities is None else max(0.0, activities)
+        )
+
+    async def due_closes(self, limit: int = 100) -> list[DueClose]:
+        """Runs whose grace or timeout is over: end each with `terminate`, naming its run."""
+        rows = await self._db.fetch(sql("due_closes"), limit, point="due_closes")
+        return [DueClose(key_of(r), r["run_id"], r["kind"], r["due_at"]) for r in rows]
+
+    async def expire_requests(self, limit: int = 1000) -> int:
+        """Forget request keys past their time; how many."""
+        return len(await self._db.fetch(sql("expire_requests"), limit, point="expire_requests"))
+
+    async def backlog(self) -> list[Backlog]:
+        """Due work per queue, and how many live workers serve it."""
+        rows = await self._db.fetch(sql("backlog"), point="backlog")
+        return [Backlog(r["queue"], r["runs"], r["activities"], r["oldest"], r["workers"]) for r in rows]
+
+    async def clock(self) -> datetime:
+        """The database's time."""
+        (row,) = await self._db.fetch(sql("clock"), point="clock")
+        return cast(datetime, row["clock"])
+
+    async def invariants(self, limit: int = 100) -> list[Violation]:
+        """Everything that contradicts the protocol, at most ``limit`` rows per rule. Reads whole tables."""
+        found = []
+        for name in names("invariant_"):
+            rows = await self._db.fetch(sql(name), limit, point="invariants")
+            found += [Violation(name.removeprefix("invariant_"), r["subject"], r["detail"]) for r in rows]
+        return found

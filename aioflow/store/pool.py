@@ -1,0 +1,192 @@
+"""The only door to the driver: connections, their settings, and what happens when one is lost.
+
+Every statement of the store may be sent again: it names its keys and tokens, so that a second try either finds
+the first one done or does it. A statement is sent again only whole, only after errors that leave its fate
+open, and only on another connection; after ``patience`` seconds the caller gets `DatabaseUnavailable`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+import anyio
+import asyncpg
+
+from aioflow.core.fault import fault
+from aioflow.errors import ConfigurationError, DatabaseUnavailable, SchemaNotMigrated, StoreError
+
+T = TypeVar("T")
+Rows = list[Any]
+
+#: Errors of the server after which a whole call is sent again: connection and shutdown (08, 57P0x), resources
+#: (53), conflicts and locks (40001, 40P01, 55P03), a statement timeout (57014), a standby (25006).
+_AGAIN = ("08", "57P0", "53", "40001", "40P01", "55P03", "57014", "25006")
+_NOT_MIGRATED = ("3F000", "42P01", "42883")
+_REFUSED = ("28", "3D000", "42501")
+
+SESSION_SETTINGS = {
+    "statement_timeout": "15s",
+    "lock_timeout": "3s",
+    "idle_in_transaction_session_timeout": "10s",
+    "default_transaction_isolation": "read committed",
+    "synchronous_commit": "on",
+    "TimeZone": "UTC",
+    "search_path": "pg_catalog",
+    "jit": "off",
+    "enable_seqscan": "off",
+    "plan_cache_mode": "auto",
+}
+
+
+class _Closed(Exception):
+    """The pool was closed while a call waited."""
+
+
+def lost(exc: BaseException) -> bool:
+    """Does this error leave open whether the statement took effect, so that it must be sent again?"""
+    if isinstance(exc, asyncpg.PostgresError):
+        return str(exc.sqlstate or "").startswith(_AGAIN)
+    if isinstance(exc, asyncpg.InternalClientError):
+        return True
+    if isinstance(exc, asyncpg.InterfaceError):
+        return "closed" in str(exc) or "closing" in str(exc) or "released" in str(exc)
+    return isinstance(exc, (OSError, TimeoutError, asyncio.IncompleteReadError))
+
+
+def translated(exc: BaseException) -> StoreError:
+    """The error of ours for an error of the driver that is final."""
+    state = str(getattr(exc, "sqlstate", None) or "")
+    if state.startswith(_NOT_MIGRATED):
+        return SchemaNotMigrated(f"the database lacks something of aioflow's schema ({exc}): run 'aioflow migrate'")
+    if state.startswith(_REFUSED) or lost(exc):
+        return DatabaseUnavailable(f"the database cannot be used: {type(exc).__name__}: {exc}")
+    return StoreError(f"the database refused a statement: {type(exc).__name__}: {exc}")
+
+
+async def shielded(work: Coroutine[Any, Any, T]) -> T:
+    """Await ``work`` to its end whatever happens to the caller; a cancellation is raised again after it."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError as exc:
+                if not task.done():
+                    cancelled = exc
+            except Exception:
+                break
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()
+        raise cancelled
+    return task.result()
+
+
+async def _keep_session(_: Any) -> None:
+    """Connections never change their session, so that giving one back costs no round trip."""
+
+
+class Database:
+    """Pool of connections with the settings and the retries that the protocol asks for."""
+
+    def __init__(self, pool: Any, dsn: str | None, *, patience: float, foreign: bool) -> None:
+        self._pool, self.dsn, self._patience, self._foreign = pool, dsn, patience, foreign
+
+    @classmethod
+    async def connect(
+        cls,
+        dsn: str | None = None,
+        *,
+        pool: object | None = None,
+        min_size: int = 1,
+        max_size: int = 8,
+        application_name: str = "aioflow",
+        patience: float = 10.0,
+        connect_timeout: float = 10.0,
+    ) -> Database:
+        """Open a pool for ``dsn``, or use the caller's asyncpg pool (its settings are the caller's).
+
+        ``patience`` is how many seconds one call may try. Raises `DatabaseUnavailable`, `ConfigurationError`.
+        """
+        if pool is not None:
+            if not isinstance(pool, asyncpg.Pool):
+                raise ConfigurationError(f"expected an asyncpg pool, got {type(pool).__name__}")
+            return cls(pool, None, patience=patience, foreign=True)
+        try:
+            made = await asyncpg.create_pool(
+                dsn,
+                min_size=min_size,
+                max_size=max_size,
+                timeout=connect_timeout,
+                command_timeout=20.0,
+                max_cached_statement_lifetime=0,
+                reset=_keep_session,
+                server_settings={**SESSION_SETTINGS, "application_name": application_name},
+            )
+        except (ValueError, asyncpg.ClientConfigurationError) as exc:
+            raise ConfigurationError(f"not a usable database address: {exc}") from exc
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as exc:
+            raise translated(exc) from exc
+        return cls(made, dsn, patience=patience, foreign=False)
+
+    async def close(self) -> None:
+        """Close the pool (not one that the caller brought); connections that hang are cut after two seconds."""
+        if self._foreign:
+            return
+        try:
+            await asyncio.wait_for(self._pool.close(), 2.0)
+        except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            self._pool.terminate()
+
+    async def __aenter__(self) -> Database:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def fetch(
+        self, statement: str, *args: Any, point: str = "read", resend: bool = True, shield: bool = False
+    ) -> Rows:
+        """Rows of one statement. ``resend=False``: a lost answer is told at once. ``shield``: runs to its end."""
+        rows, _ = await self.fetch_told(statement, *args, point=point, resend=resend, shield=shield)
+        return rows
+
+    async def fetch_told(
+        self, statement: str, *args: Any, point: str, resend: bool = True, shield: bool = True
+    ) -> tuple[Rows, bool]:
+        """Like `fetch`, and whether the statement had to be sent more than once."""
+        work = self._persist(lambda c: c.fetch(statement, *args), point, resend)
+        return await (shielded(work) if shield else work)
+
+    async def _persist(
+        self, call: Callable[[Any], Awaitable[Rows]], point: str, resend: bool
+    ) -> tuple[Rows, bool]:
+        loop = asyncio.get_running_loop()
+        deadline, tries = loop.time() + self._patience, 0
+        while True:
+            try:
+                return await self._once(call, point), tries > 0
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as exc:
+                wait = min(1.0, 0.02 * 2**tries) * (0.5 + random.random())
+                if not lost(exc) or not resend or loop.time() + wait > deadline or self._pool.is_closing():
+                    raise translated(exc) from exc
+            tries += 1
+            await asyncio.sleep(wait)
+
+    async def _once(self, call: Callable[[Any], Awaitable[Rows]], point: str) -> Rows:
+        connection = await self._pool.acquire(timeout=self._patience)
+        try:
+            await fault(f"{point}.before_send")
+            rows = await call(connection)
+            await fault(f"{point}.after_send")
+        except BaseException as exc:
+            if lost(exc):
+                connection.terminate()
+            raise
+        finally:
+            await self._pool.release(connection, timeout=2.0)
+        return rows

@@ -1,0 +1,2 @@
+-- The time of the database. Locks: none.
+select aioflow.clock() as clock

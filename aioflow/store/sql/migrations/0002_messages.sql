@@ -1,0 +1,208 @@
+-- breaking: yes
+-- Functions for clients: inputs from outside. All take arrays, one element per item, and answer one row per
+-- item; ord counts from 1. They run with their owner's rights and nobody else may execute them until granted.
+-- A key that the caller chose goes in a call of its own, since its insert may wait; generated keys may share one.
+--
+-- Outcomes: accepted; duplicate (the key was used before, nothing done again); conflict (the key was used with
+-- another body); closing (come back soon); closed; unknown; unknown_namespace.
+
+-- Remember request keys. Returns the items that may go on: those without a key or with a new one.
+create function aioflow.claim_keys(
+  p_kind text, p_namespace text[], p_instance text[], p_key text[], p_digest bytea[], p_keep double precision[],
+  p_run uuid[] default null)
+  returns integer[] language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $$
+declare fresh integer[];
+begin
+  with item as (
+    select distinct on (shard, ns, id, key) *
+      from (select aioflow.shard_of(i.ns, i.id) as shard, i.*, p_run[i.ord] as run_id
+              from unnest(p_namespace, p_instance, p_key, p_digest, p_keep)
+                   with ordinality as i(ns, id, key, digest, keep, ord)
+             where i.key is not null) x
+     order by shard, ns, id, key, ord
+  ), added as (
+    insert into aioflow.request as r
+           (shard, namespace, instance_id, key, kind, digest, run_id, outcome, expires_at)
+    select shard, ns, id, key, p_kind, digest, run_id, 'accepted', aioflow.clock() + make_interval(secs => keep)
+      from item order by shard, ns, id, key
+        on conflict do nothing
+    returning r.shard, r.namespace, r.instance_id, r.key
+  )
+  select coalesce(array_agg(i.ord::integer), '{}') into fresh
+    from item i join added a on (a.shard, a.namespace, a.instance_id, a.key) = (i.shard, i.ns, i.id, i.key);
+  return array(select i.ord::integer from unnest(p_key) with ordinality as i(key, ord)
+                where i.key is null or i.ord = any (fresh));
+end $$;
+
+-- Forget the request keys of items that had no effect.
+create function aioflow.forget_keys(p_namespace text[], p_instance text[], p_key text[], p_take integer[])
+  returns void language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $$
+begin
+  delete from aioflow.request r
+   using unnest(p_namespace, p_instance, p_key) with ordinality as i(ns, id, key, ord)
+   where i.ord = any (p_take) and i.key is not null
+     and (r.shard, r.namespace, r.instance_id, r.key) = (aioflow.shard_of(i.ns, i.id), i.ns, i.id, i.key);
+end $$;
+
+-- What became of an item that was not delivered (and not refused as closing).
+create function aioflow.explain(
+  p_fresh boolean, p_kind text, p_namespace text, p_instance text, p_key text, p_digest bytea)
+  returns text language plpgsql stable set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_shard constant smallint := aioflow.shard_of(p_namespace, p_instance);
+  v_same boolean;
+begin
+  if not p_fresh then
+    select r.kind = p_kind and r.digest is not distinct from p_digest into v_same
+      from aioflow.request r
+     where r.shard = v_shard and r.namespace = p_namespace and r.instance_id = p_instance and r.key = p_key;
+    return case when v_same then 'duplicate' else 'conflict' end;
+  end if;
+  if exists (select from aioflow.instance i
+              where i.shard = v_shard and i.namespace = p_namespace and i.instance_id = p_instance) then
+    return 'closed';
+  end if;
+  return case when exists (select from aioflow.namespace n where n.name = p_namespace)
+              then 'unknown' else 'unknown_namespace' end;
+end $$;
+
+-- Bump and insert: the one statement in which every delivery ends. Locks the hot rows in key order, bumps
+-- them unconditionally and inserts at the generation its own bump returned. Returns a row per item that has a
+-- hot row: ``ready`` when the run is claimable by it, so that its queue may be woken.
+create function aioflow.deliver(
+  p_take integer[], p_namespace text[], p_instance text[], p_kind text, p_version smallint[], p_ref text[],
+  p_attrs text[], p_payload bytea[])
+  returns table (ord integer, outcome text, run_id uuid, queue text, ready boolean)
+  language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  return query
+  with item as materialized (
+    select i.*, aioflow.shard_of(i.ns, i.id) as shard
+      from unnest(p_namespace, p_instance, p_version, p_ref, p_attrs, p_payload)
+           with ordinality as i(ns, id, version, ref, attrs, payload, ord)
+     where i.ord = any (p_take)
+  ), locked as materialized (
+    select h.shard, h.namespace, h.instance_id, h.run_id, h.queue, h.sealed, h.owner
+      from aioflow.instance_hot h
+      join (select distinct i.shard, i.ns, i.id from item i) t
+        on (h.shard, h.namespace, h.instance_id) = (t.shard, t.ns, t.id)
+     order by h.shard, h.namespace, h.instance_id
+       for no key update of h
+  ), bumped as (
+    update aioflow.instance_hot h
+       set wake_gen = h.wake_gen + 1,
+           visible_at = case when h.owner is null and h.run_id is not null
+                             then least(h.visible_at, aioflow.clock()) else h.visible_at end
+      from locked l
+     where (h.shard, h.namespace, h.instance_id) = (l.shard, l.namespace, l.instance_id) and not l.sealed
+    returning h.shard, h.namespace, h.instance_id, h.wake_gen
+  ), stored as (
+    insert into aioflow.inbox
+           (shard, namespace, instance_id, gen, idx, kind, version, ref, accepted_at, attrs, payload)
+    select b.shard, b.namespace, b.instance_id, b.wake_gen, i.ord, p_kind, i.version, i.ref,
+           aioflow.clock(), i.attrs, i.payload
+      from bumped b join item i on (b.shard, b.namespace, b.instance_id) = (i.shard, i.ns, i.id)
+  )
+  select i.ord::integer, case when l.sealed then 'closing' else 'accepted' end, l.run_id, l.queue,
+         l.owner is null and l.run_id is not null and not l.sealed
+    from item i join locked l on (l.shard, l.namespace, l.instance_id) = (i.shard, i.ns, i.id);
+end $$;
+
+-- Send signals. ``p_ref`` is the signal's id, ``p_attrs`` a JSON object with its name, ``p_payload`` its
+-- arguments; ``p_keep``: seconds a key is remembered, null as long as the instance is kept.
+create function aioflow.signal(
+  p_namespace text[], p_instance text[], p_version smallint[], p_ref text[], p_attrs text[], p_payload bytea[],
+  p_key text[], p_digest bytea[], p_keep double precision[])
+  returns table (ord integer, outcome text, run_id uuid, queue text, ready boolean)
+  language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  fresh constant integer[] :=
+    aioflow.claim_keys('signal', p_namespace, p_instance, p_key, p_digest, p_keep);
+  done integer[] := '{}';
+  failed integer[] := '{}';
+begin
+  for ord, outcome, run_id, queue, ready in
+      select d.* from aioflow.deliver(fresh, p_namespace, p_instance, 'SignalReceived',
+                                      p_version, p_ref, p_attrs, p_payload) d loop
+    done := done || ord;
+    if outcome = 'closing' then failed := failed || ord; end if;
+    return next;
+  end loop;
+  for ord in select i from generate_series(1, cardinality(p_instance)) i where i <> all (done) loop
+    outcome := aioflow.explain(ord = any (fresh), 'signal', p_namespace[ord], p_instance[ord], p_key[ord], p_digest[ord]);
+    run_id := null; queue := null; ready := false;
+    if ord = any (fresh) then failed := failed || ord; end if;
+    return next;
+  end loop;
+  if cardinality(failed) > 0 then
+    perform aioflow.forget_keys(p_namespace, p_instance, p_key, failed);
+  end if;
+end $$;
+
+-- Ask for cancellation. A run is asked once: a second request answers as the first did. ``p_grace``: seconds
+-- after which the run is terminated by force, null never. A reserved instance keeps the request for its start.
+create function aioflow.request_cancel(
+  p_namespace text[], p_instance text[], p_version smallint[], p_ref text[], p_attrs text[],
+  p_grace double precision[], p_key text[], p_digest bytea[], p_keep double precision[])
+  returns table (ord integer, outcome text, run_id uuid, queue text, ready boolean)
+  language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  fresh integer[] := aioflow.claim_keys('cancel', p_namespace, p_instance, p_key, p_digest, p_keep);
+  known constant integer[] := fresh;
+  done integer[] := '{}';
+  failed integer[] := '{}';
+  h record;
+begin
+  for h in
+    select i.ord::integer as ord, x.shard, x.namespace, x.instance_id, x.run_id, x.queue, x.sealed
+      from unnest(p_namespace, p_instance) with ordinality as i(ns, id, ord)
+      join aioflow.instance_hot x
+        on (x.shard, x.namespace, x.instance_id) = (aioflow.shard_of(i.ns, i.id), i.ns, i.id)
+     where i.ord = any (fresh)
+     order by x.shard, x.namespace, x.instance_id, i.ord
+       for no key update of x
+  loop
+    continue when h.sealed;
+    update aioflow.run r set cancel_requested_at = aioflow.clock()
+     where r.shard = h.shard and r.run_id = h.run_id and r.cancel_requested_at is null;
+    if not found and (h.run_id is not null or exists (
+         select from aioflow.inbox b where (b.shard, b.namespace, b.instance_id)
+              = (h.shard, h.namespace, h.instance_id) and b.kind = 'CancelRequested')) then
+      fresh := array_remove(fresh, h.ord); done := done || h.ord;
+      ord := h.ord; outcome := 'duplicate'; run_id := h.run_id; queue := h.queue; ready := false;
+      return next;
+    elsif h.run_id is not null and p_grace[h.ord] is not null then
+      insert into aioflow.timer (shard, run_id, ref, namespace, instance_id, kind, due_at)
+      values (h.shard, h.run_id, '!cancel_grace', h.namespace, h.instance_id, 'cancel_grace',
+              aioflow.clock() + make_interval(secs => p_grace[h.ord]))
+          on conflict do nothing;
+    end if;
+  end loop;
+  for ord, outcome, run_id, queue, ready in
+      select d.* from aioflow.deliver(fresh, p_namespace, p_instance, 'CancelRequested', p_version, p_ref, p_attrs,
+                                      array_fill(null::bytea, array[cardinality(p_instance)])) d loop
+    done := done || ord;
+    if outcome = 'closing' then failed := failed || ord; end if;
+    return next;
+  end loop;
+  for ord in select i from generate_series(1, cardinality(p_instance)) i where i <> all (done) loop
+    outcome := aioflow.explain(ord = any (known), 'cancel', p_namespace[ord], p_instance[ord], p_key[ord], p_digest[ord]);
+    run_id := null; queue := null; ready := false;
+    if ord = any (known) then failed := failed || ord; end if;
+    return next;
+  end loop;
+  if cardinality(failed) > 0 then
+    perform aioflow.forget_keys(p_namespace, p_instance, p_key, failed);
+  end if;
+end $$;
+
+revoke execute on all functions in schema aioflow from public;

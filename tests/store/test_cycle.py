@@ -1,0 +1,122 @@
+"""The life of a run, one statement after the other."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from aioflow.core import events as ev
+from aioflow.core.versions import decode
+from aioflow.store import rows
+from tests.store.bench import NOW, Bench, activity, completed, ids, key, record, signalled, started
+
+
+async def test_a_run_from_start_to_result(bench: Bench) -> None:
+    run_id = (await bench.start(record=started(b"\x01[7]"))).run_id
+    run = await bench.claim_one()
+    assert (run.key, run.run_id, run.attempt, run.next_seq) == (key(), run_id, 1, 1)
+    loaded = await bench.load(run)
+    assert [r.kind for r in loaded.inputs()] == ["RunStarted"]
+    assert loaded.inputs()[0].payload == b"\x01[7]"
+    assert isinstance(decode(loaded.inputs()[0]), ev.RunStarted)
+
+    scheduled = record(ev.SideEffectRecorded(at=NOW, ref="0"))
+    commit = bench.decide(loaded, records=[scheduled], activities=[activity()])
+    (outcome,) = await bench.store.commit([commit])
+    assert (outcome.status, outcome.wake_gen, outcome.rearmed, outcome.held) == ("ok", 1, False, False)
+    assert await bench.claim() == []
+
+    (attempt,) = await bench.claim_activities()
+    assert (attempt.activity, attempt.attempt, attempt.deliveries) == ("act", 1, 1)
+    done = rows.ActivityOutcome(
+        key=attempt.key, run_id=attempt.run_id, ref=attempt.ref, token=attempt.token, record=completed(attempt.token)
+    )
+    assert await bench.store.complete_activities([done]) == [rows.Recorded(True, "q")]
+    assert await bench.store.complete_activities([done]) == [rows.Recorded(False, None)]
+
+    outcome = await bench.step(close="completed")
+    assert outcome.status == "ok"
+    assert await bench.hot() is None
+    assert await bench.kinds(run_id) == ["RunStarted", "SideEffectRecorded", "ActivityCompleted", "RunCompleted"]
+    (result,) = await bench.store.results([rows.InstanceRef(key())])
+    assert result is not None
+    assert result.record is not None
+    assert (result.status, result.record.payload) == ("completed", b"\x0142")
+    assert (await bench.signal()).outcome == "closed"
+    assert (await bench.signal("nobody")).outcome == "unknown"
+
+
+async def test_signals_are_consumed_in_order_of_acceptance(bench: Bench) -> None:
+    await bench.start()
+    requests = [
+        rows.SignalRequest(namespace="default", instance_id="i", record=signalled(ref=str(n)), alone=False)
+        for n in range(5)
+    ]
+    outcomes = await bench.store.signal(requests)
+    assert {(o.outcome, o.ready) for o in outcomes} == {("accepted", True)}
+    loaded = await bench.load(await bench.claim_one())
+    assert [r.ref for r in loaded.inputs()] == [None, "0", "1", "2", "3", "4"]
+
+
+async def test_a_timer_wakes_the_run_when_it_is_due(bench: Bench) -> None:
+    await bench.start()
+    now = await bench.store.clock()
+    due = now + timedelta(hours=1)
+    await bench.step(timers=[("t", due)], next_due=due)
+    assert await bench.claim() == []
+    assert (await bench.store.next_due(["q"])).runs == pytest.approx(3600, abs=60)
+    await bench.conn.execute(
+        "create or replace function aioflow.clock() returns timestamptz language plpgsql stable as "
+        "$$ begin return pg_catalog.clock_timestamp() + interval '2 hours'; end $$"
+    )
+    loaded = await bench.load(await bench.claim_one())
+    assert [(r.kind, r.ref, r.at) for r in loaded.inputs()] == [("TimerFired", "t", due)]
+    await bench.store.commit([bench.decide(loaded, gone_timers=["t"])])
+    assert await bench.conn.fetchval("select count(*) from aioflow.timer") == 0
+
+
+async def test_timers_stand_after_what_was_accepted_before_they_were_due() -> None:
+    def at(seconds: int, kind: str) -> ev.Record:
+        return ev.Record(kind, 1, None, NOW + timedelta(seconds=seconds), None, None)
+
+    loaded = rows.Loaded(
+        run=None,  # type: ignore[arg-type]  # only the order is of interest
+        gen=1, next_seq=1, head=None, sealed=False, refused=0,
+        inbox=[at(1, "a"), at(9, "b"), at(3, "c"), at(20, "d"), at(30, "RunStarted")],
+        timers=[at(0, "t0"), at(5, "t5"), at(25, "t25")],
+    )  # fmt: skip
+    assert [r.kind for r in loaded.inputs()] == ["RunStarted", "t0", "a", "b", "c", "t5", "d", "t25"]
+
+
+async def test_release_always_arms(bench: Bench) -> None:
+    await bench.start()
+    run = await bench.claim_one()
+    release = rows.ReleaseRun(key=run.key, owner=run.owner, token=run.token)
+    assert await bench.store.release_runs([release]) == ["q"]
+    assert await bench.store.release_runs([release]) == [None]
+    again = await bench.claim_one()
+    assert again.attempt == 2
+    later = rows.ReleaseRun(
+        key=run.key, owner=run.owner, token=again.token, delay=60, blocked_reason="no fitting code", uncount=True
+    )
+    await bench.store.release_runs([later])
+    assert await bench.claim() == []
+    hot = await bench.hot()
+    assert (hot["attempt"], hot["blocked_reason"]) == (1, "no fitting code")
+    described = await bench.store.describe(key())
+    assert described is not None
+    assert (described.status, described.blocked_reason, described.served) == ("running", "no fitting code", True)
+
+
+async def test_kept_run_goes_on_with_the_next_token(bench: Bench) -> None:
+    await bench.start()
+    commit = bench.decide(await bench.load(await bench.claim_one()), keep=True)
+    (outcome,) = await bench.store.commit([commit])
+    assert (outcome.status, outcome.held) == ("ok", True)
+    hot = await bench.hot()
+    assert (hot["owner"], hot["token"], hot["head"]) == (bench.worker, commit.next_token, commit.token)
+    await bench.signal()
+    assert await bench.claim() == []
+    await bench.healthy()
+    _ = ids
