@@ -136,7 +136,8 @@ class _Guarded:
 
     def __init__(self, module: ModuleType, name: str, helper: str, optional: int | None) -> None:
         self._module = module
-        self._original: Callable[..., Any] = getattr(module, name)
+        found = getattr(module, name)
+        self._original: Callable[..., Any] = found._original if isinstance(found, _Guarded) else found
         self._what = f"{module.__name__}.{name}()"
         self._helper = helper
         self._optional = optional

@@ -379,7 +379,7 @@ class WorkflowLoop(RefusingLoop):
     def stacks(self) -> list[tuple[str, list[FrameSummary]]]:
         """Branch path and frames, outermost first, of every task that is not done. Reads no source."""
         return [
-            (task.branch.path, [frame_summary(frame) for frame in await_chain(task.get_coro())])
+            (task.branch.path, [frame_summary(frame) for _, frame in await_chain(task.get_coro())])
             for task in self.tasks()
         ]
 

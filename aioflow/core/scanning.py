@@ -54,13 +54,17 @@ def scan_code(target: Callable[..., Any] | type) -> list[Finding]:
     merely called are not: they may be activities.
     """
     findings: dict[Finding, None] = {}
-    for function in _functions(target):
+    functions = list(_functions(target))
+    recorded = frozenset().union(*(_handed_over(_instructions(one.__code__))[1] for one in functions))
+    for function in functions:
+        if function.__name__ in recorded:
+            continue
         names = _Names(function)
         for value in [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]:
             if (known := _known(value)) is not None:
                 code = function.__code__
                 findings[Finding(code.co_filename, code.co_firstlineno, *known)] = None
-        findings.update(dict.fromkeys(_scan(function.__code__, names, frozenset())))
+        findings.update(dict.fromkeys(_scan(function.__code__, names, recorded)))
     return sorted(findings, key=lambda finding: (finding.file, finding.line, finding.what))
 
 
@@ -105,7 +109,7 @@ def _known_functions() -> dict[int, tuple[str, str]]:
     for module, names in WRAPPED.items():
         for name, helper in names.items():
             function = getattr(import_module(module), name, None)
-            known[id(getattr(function, "__wrapped__", function))] = (f"{module}.{name}", helper)
+            known[id(_bare(function))] = (f"{module}.{name}", helper)
     for where, name, helper in DIVERTED:
         module, _, owner = where.partition(":")
         if not owner:
@@ -118,7 +122,14 @@ def _known(value: object) -> tuple[str, str] | None:
     """Name and helper of a function that cannot be replayed."""
     if not callable(value):
         return None
-    return _known_functions().get(id(getattr(value, "__wrapped__", value)))
+    return _known_functions().get(id(_bare(value)))
+
+
+def _bare(function: object) -> object:
+    """The function under the replacements that the refusals at run time put in its place."""
+    for _ in range(3):
+        function = getattr(function, "__wrapped__", function)
+    return function
 
 
 def _method(value: object, name: str) -> tuple[str, str] | None:
@@ -152,8 +163,12 @@ class _Names:
             return _UNKNOWN
 
 
+def _instructions(code: CodeType) -> list[dis.Instruction]:
+    return [one for one in dis.get_instructions(code) if one.opname not in _NOISE]
+
+
 def _scan(code: CodeType, names: _Names, recorded: frozenset[str]) -> Iterator[Finding]:
-    instructions = [one for one in dis.get_instructions(code) if one.opname not in _NOISE]
+    instructions = _instructions(code)
     exempt, more = _handed_over(instructions)
     recorded |= more
     local = _local_imports(instructions)
@@ -177,14 +192,17 @@ def _follow(value: object, written: str, rest: list[dis.Instruction]) -> tuple[s
     if (known := _known(value)) is not None:
         return written, known[1]
     for instruction in rest:
-        if instruction.opname not in _ATTRIBUTES or value is _UNKNOWN:
+        if instruction.opname not in _ATTRIBUTES:
             return None
         name = instruction.argval
         written = f"{written}.{name}"
         if (known := _method(value, name)) is not None:
             return written, known[1]
-        # Only modules are followed: the attributes of anything else may run code.
-        value = vars(value).get(name, _UNKNOWN) if isinstance(value, ModuleType) else _UNKNOWN
+        if not isinstance(value, ModuleType):  # the attributes of anything else may run code
+            return None
+        value = vars(value).get(name)
+        if (known := _known(value)) is not None:
+            return written, known[1]
     return None
 
 
@@ -195,17 +213,23 @@ def _handed_over(instructions: list[dis.Instruction]) -> tuple[set[int], frozens
     for position, instruction in enumerate(instructions):
         if instruction.argval != _RECORDING or instruction.opname not in _LOADS | _ATTRIBUTES:
             continue
-        for following in range(position + 1, len(instructions)):
-            argument = instructions[following]
-            if isinstance(argument.argval, CodeType):
-                places.add(following)
-            elif argument.opname in _LOADS:
-                places.add(following)
-                names.add(argument.argval)
-            elif argument.opname in {"LOAD_CLOSURE", "BUILD_TUPLE"}:
-                continue  # a lambda that closes over something
-            break
+        first = position + 1
+        if first < len(instructions) and instructions[first].opname in _LOADS:
+            places.add(first)
+            names.add(instructions[first].argval)
+            method = instructions[first + 1] if first + 1 < len(instructions) else None
+            if method is not None and method.opname in _ATTRIBUTES:
+                names.add(method.argval)  # self.look_up
+        # A function made on the spot: its defaults and what it closes over come first.
+        made = next((at for at in range(first, len(instructions)) if not _builds(instructions[at])), None)
+        if made is not None and instructions[made].opname == "MAKE_FUNCTION":
+            places.add(made - 1)
     return places, frozenset(names)
+
+
+def _builds(instruction: dis.Instruction) -> bool:
+    opname = instruction.opname
+    return opname in {"LOAD_CONST", "LOAD_CLOSURE", "BUILD_TUPLE"} or opname.startswith("LOAD_FAST")
 
 
 def _local_imports(instructions: list[dis.Instruction]) -> dict[str, object]:

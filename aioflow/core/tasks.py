@@ -14,7 +14,7 @@ import traceback
 from asyncio import CancelledError, InvalidStateError
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
-from types import CodeType, FrameType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar, cast, final
 
 from aioflow.core.branch import Branch
@@ -181,7 +181,7 @@ class Task(_TaskBase[T_co]):
 
     def get_stack(self, *, limit: int | None = None) -> list[FrameType]:
         """The frames of the coroutine and what it awaits, outermost first; the innermost ``limit``."""
-        frames = [] if self.done() else await_chain(self._coro)
+        frames = [] if self.done() else [frame for _, frame in await_chain(self._coro)]
         return frames if limit is None else frames[-limit:]
 
     def print_stack(self, *, limit: int | None = None, file: TextIO | None = None) -> None:
@@ -344,16 +344,16 @@ class Task(_TaskBase[T_co]):
         del self, future
 
 
-def await_chain(awaited: object) -> list[FrameType]:
-    """The frames of a suspended coroutine and of the coroutines it awaits, outermost first."""
-    frames: list[FrameType] = []
+def await_chain(awaited: object) -> list[tuple[object, FrameType]]:
+    """A suspended coroutine and the coroutines it awaits, each with its frame, outermost first."""
+    chain: list[tuple[object, FrameType]] = []
     while awaited is not None:
         frame = _first(awaited, "cr_frame", "gi_frame", "ag_frame")
-        if not isinstance(frame, FrameType) or not isinstance(frame.f_code, CodeType):
+        if not isinstance(frame, FrameType):
             break
-        frames.append(frame)
+        chain.append((awaited, frame))
         awaited = _first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
-    return frames
+    return chain
 
 
 def _first(owner: object, *names: str) -> object:

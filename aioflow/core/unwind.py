@@ -13,7 +13,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final
 
 from aioflow.core.private import enter_task, leave_task
-from aioflow.core.tasks import Sealed, Task
+from aioflow.core.tasks import Sealed, Task, await_chain
 
 if TYPE_CHECKING:
     from aioflow.core.loop import WorkflowLoop
@@ -30,8 +30,10 @@ def unwind_task(loop: WorkflowLoop, task: Task[Any]) -> None:
     enter_task(loop, task)
     loop.active = task
     try:
-        if not throw_sealed(coro.throw, context) and not ends(coro.close, context):
-            give_up(coro)
+        if not throw_sealed(coro.throw, context):
+            chain = [awaited for awaited, _ in await_chain(coro)]
+            if not ends(coro.close, context):
+                give_up(*chain)
     finally:
         loop.active = None
         leave_task(loop, task)

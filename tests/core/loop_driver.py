@@ -73,7 +73,7 @@ class Driven:
         return self.event(self.task.cancel, at)
 
     def finish(self, limit: int = 10_000) -> Any:
-        """Complete the oldest activity, else fire the earliest timer, until ``handle()`` is done; its result."""
+        """Complete the oldest activity, else fire the earliest timer, until done; the result."""
         for _ in range(limit):
             if self.task.done():
                 break

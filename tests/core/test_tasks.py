@@ -315,7 +315,7 @@ def test_eager_start_is_refused() -> None:
 def test_not_a_coroutine() -> None:
     async def main() -> str:
         try:
-            asyncio.create_task(asyncio.get_running_loop().create_future())  # type: ignore[arg-type]
+            await asyncio.create_task(asyncio.get_running_loop().create_future())  # type: ignore[arg-type]
         except TypeError as error:
             return str(error)[:24]
         return ""
