@@ -1,47 +1,50 @@
 """Every error aioflow raises, in one tree.
 
-    AioflowError
-    ├── ConfigurationError            settings, DSN, missing extra
-    │   └── EmbeddedPostgresError     no binaries found, or the server did not start
-    ├── DefinitionError               a workflow, activity or handler is declared wrongly
-    ├── PayloadError
-    │   ├── EncodeError               a value cannot be stored, or its type does not fit
-    │   ├── DecodeError               stored bytes do not fit the type they are read as
-    │   └── PayloadTooLarge
-    ├── ArgumentError                 wrong number or types of arguments for a workflow, activity or message
-    ├── NotInWorkflow                 a durable helper was used outside a workflow
-    ├── NotDurable                    something that cannot be replayed was used inside a workflow
-    ├── WorkflowLivelock              a workflow never became quiet after one event
-    ├── NondeterminismError           history and code disagree; the run stays open and blocked
-    ├── ClientError
-    │   ├── InvalidInstanceId
-    │   ├── InstanceNotFound
-    │   ├── InstanceAlreadyExists
-    │   ├── InstanceClosed
-    │   ├── InstanceClosing           retryable: the instance is about to close
-    │   ├── UnknownNamespace
-    │   ├── UnknownWorkflow
-    │   ├── UnknownSignal
-    │   ├── UnknownQuery
-    │   ├── QueryFailed
-    │   ├── RequestConflict           a request key was used before with another body
-    │   └── ResultTimeout
-    ├── StoreError
-    │   ├── DatabaseUnavailable       retryable
-    │   ├── SchemaNotMigrated
-    │   ├── SchemaTooNew
-    │   └── MigrationError
-    ├── WorkflowError                 how a run ended, at its caller
-    │   ├── WorkflowFailed
-    │   ├── WorkflowCancelled
-    │   ├── WorkflowTerminated
-    │   └── WorkflowTimedOut
-    ├── ActivityError                 how an activity ended, in ``handle()``
-    │   ├── ActivityFailed
-    │   ├── ActivityTimedOut
-    │   └── ActivityCancelled
-    ├── ApplicationError              raised by users, with details and a say in retries
-    └── RemoteError                   an exception of another process, as data
+AioflowError
+├── ConfigurationError            settings, DSN, missing extra
+│   └── EmbeddedPostgresError     no binaries found, or the server did not start
+├── DefinitionError               a workflow, activity or handler is declared wrongly
+├── PayloadError
+│   ├── EncodeError               a value cannot be stored, or its type does not fit
+│   ├── DecodeError               stored bytes do not fit the type they are read as
+│   └── PayloadTooLarge
+├── ArgumentError                 wrong number or types of arguments for a workflow, activity or message
+├── NotInWorkflow                 a durable helper was used outside a workflow
+├── NotInActivity                 activity.info() and the like were used outside an activity
+├── NotDurable                    something that cannot be replayed was used inside a workflow
+├── WorkflowLivelock              a workflow never became quiet after one event
+├── StructuralLimitExceeded       a run grew past a limit; the message says which and what to do
+├── NondeterminismError           history and code disagree; the run stays open and blocked
+├── ClientError
+│   ├── ClientClosed
+│   ├── InvalidInstanceId
+│   ├── InstanceNotFound
+│   ├── InstanceAlreadyExists
+│   ├── InstanceClosed
+│   ├── InstanceClosing           retryable: the instance is about to close
+│   ├── UnknownNamespace
+│   ├── UnknownWorkflow
+│   ├── UnknownSignal
+│   ├── UnknownQuery
+│   ├── QueryFailed
+│   ├── RequestConflict           a request key was used before with another body
+│   └── ResultTimeout
+├── StoreError
+│   ├── DatabaseUnavailable       retryable
+│   ├── SchemaNotMigrated
+│   ├── SchemaTooNew
+│   └── MigrationError
+├── WorkflowError                 how a run ended, at its caller
+│   ├── WorkflowFailed
+│   ├── WorkflowCancelled
+│   ├── WorkflowTerminated
+│   └── WorkflowTimedOut
+├── ActivityError                 how an activity ended, in ``handle()``
+│   ├── ActivityFailed
+│   ├── ActivityTimedOut
+│   └── ActivityCancelled
+├── ApplicationError              raised by users, with details and a say in retries
+└── RemoteError                   an exception of another process, as data
 """
 
 from __future__ import annotations
@@ -56,6 +59,7 @@ __all__ = [
     "AioflowError",
     "ApplicationError",
     "ArgumentError",
+    "ClientClosed",
     "ClientError",
     "ConfigurationError",
     "DatabaseUnavailable",
@@ -71,6 +75,7 @@ __all__ = [
     "MigrationError",
     "NondeterminismError",
     "NotDurable",
+    "NotInActivity",
     "NotInWorkflow",
     "PayloadError",
     "PayloadTooLarge",
@@ -81,6 +86,7 @@ __all__ = [
     "SchemaNotMigrated",
     "SchemaTooNew",
     "StoreError",
+    "StructuralLimitExceeded",
     "UnknownNamespace",
     "UnknownQuery",
     "UnknownSignal",
@@ -113,9 +119,6 @@ class DefinitionError(AioflowError):
     """A workflow, activity or message handler is declared in a way that cannot run."""
 
 
-# -- values ---------------------------------------------------------------------------------------
-
-
 class PayloadError(AioflowError):
     """A value could not be stored or read back."""
 
@@ -136,11 +139,12 @@ class ArgumentError(AioflowError, TypeError):
     """Arguments do not fit the signature they are meant for (count, names or types)."""
 
 
-# -- workflow code --------------------------------------------------------------------------------
-
-
 class NotInWorkflow(AioflowError):
     """A durable helper was used outside a running workflow."""
+
+
+class NotInActivity(AioflowError):
+    """Something that belongs to a running activity was used outside of one."""
 
 
 class NotDurable(AioflowError):
@@ -149,6 +153,17 @@ class NotDurable(AioflowError):
 
 class WorkflowLivelock(AioflowError):
     """A workflow kept running without ever waiting for anything; the message names the place."""
+
+
+class StructuralLimitExceeded(AioflowError):
+    """A run grew past one of its limits. ``limit`` names it, ``value`` is what is allowed."""
+
+    def __init__(self, limit: str, value: int) -> None:
+        self.limit, self.value = limit, value
+        super().__init__(
+            f"a run may have at most {value} {limit.replace('_', ' ')}: split the work over several runs, "
+            "or raise the limit in the worker's settings"
+        )
 
 
 class NondeterminismError(AioflowError):
@@ -163,11 +178,12 @@ class NondeterminismError(AioflowError):
         super().__init__(f"history and code disagree{where}: expected {expected}, found {found}")
 
 
-# -- client ---------------------------------------------------------------------------------------
-
-
 class ClientError(AioflowError):
     """A client call was refused; nothing was stored."""
+
+
+class ClientClosed(ClientError):
+    """The client was closed; runs are not affected."""
 
 
 class InvalidInstanceId(ClientError, ValueError):
@@ -223,9 +239,6 @@ class RequestConflict(ClientError):
 
 class ResultTimeout(ClientError, TimeoutError):
     """The run was still open when the time given to ``result()`` was over; the run goes on."""
-
-
-# -- store ----------------------------------------------------------------------------------------
 
 
 class StoreError(AioflowError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, get_type_hints
 from uuid import UUID
 
@@ -22,6 +21,8 @@ Attrs = dict[str, Any]
 Upcaster = Callable[[Attrs, bytes | None], tuple[Attrs, bytes | None]]
 
 _COLUMNS = frozenset({"at", "ref", "payload"})
+_Field = tuple[str, Any, Callable[[Any], Any] | None]
+_known_fields: dict[type[Event], tuple[_Field, ...]] = {}
 _upcasters: dict[tuple[str, int], Upcaster] = {}
 
 
@@ -37,14 +38,17 @@ def upcaster(kind: str, version: int) -> Callable[[Upcaster], Upcaster]:
     return register
 
 
-@lru_cache(maxsize=None)
-def _fields(cls: type[Event]) -> tuple[tuple[str, Any, Callable[[Any], Any] | None], ...]:
+def _fields(cls: type[Event]) -> tuple[_Field, ...]:
     """Fields that live in ``attrs``: name, default, and how a JSON value becomes the field's type."""
-    hints, found = get_type_hints(cls), []
-    for field in dataclasses.fields(cls):
-        if field.name not in _COLUMNS:
-            found.append((field.name, field.default, _reader(hints[field.name])))
-    return tuple(found)
+    if (known := _known_fields.get(cls)) is None:
+        hints = get_type_hints(cls)
+        known = tuple(
+            (field.name, field.default, _reader(hints[field.name]))
+            for field in dataclasses.fields(cls)
+            if field.name not in _COLUMNS
+        )
+        _known_fields[cls] = known
+    return known
 
 
 def _reader(hint: Any) -> Callable[[Any], Any] | None:

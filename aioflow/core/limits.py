@@ -1,0 +1,20 @@
+"""Structural limits of a run, and their defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a run may grow. Counts, except ``payload`` in bytes.
+
+    ``history_soft`` is where ``continue_as_new`` is due, ``history_hard`` where the run fails.
+    """
+
+    payload: int = 2 * 1024 * 1024
+    history_soft: int = 8_000
+    history_hard: int = 50_000
+    pending_activities: int = 10_000
+    timers: int = 10_000
+    signals: int = 10_000
