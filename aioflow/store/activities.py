@@ -86,9 +86,7 @@ class Activities:
             [o.record.attrs for o in outcomes],
             [o.record.payload for o in outcomes],
         ]
-        rows, resent = await self._db.fetch_told(
-            sql("complete_activities"), *args, point="complete_activities"
-        )
+        rows, resent = await self._db.fetch_told(sql("complete_activities"), *args, point="complete_activities")
         found = [Recorded(False, None)] * len(outcomes)
         for r in rows:
             found[r["ord"] - 1] = Recorded(True, r["queue"])
@@ -147,7 +145,10 @@ class Activities:
         return [n in mine for n in range(1, len(beats) + 1)]
 
     async def release_activities(self, held: Sequence[HeldActivity]) -> list[str | None]:
-        """Give attempts back unfinished. Returns the queue of each; None: not held any more, or just being ended."""
+        """Give attempts back unfinished.
+
+        Returns the queue of each; None: not held any more, or just being ended.
+        """
         rows = await self._db.fetch(
             sql("release_activities"),
             [h.shard for h in held],
@@ -163,7 +164,10 @@ class Activities:
         return queues
 
     async def expired_activities(self, limit: int = 100) -> list[ExpiredActivity]:
-        """Activities past a deadline, the most overdue first. End or retry each with its token and deadline."""
+        """Activities past a deadline, the most overdue first.
+
+        End or retry each with its token and deadline.
+        """
         rows = await self._db.fetch(sql("expired_activities"), limit, point="expired_activities")
         return [
             ExpiredActivity(

@@ -21,9 +21,7 @@ class Maintenance:
         """Seconds until something on these queues is due."""
         (row,) = await self._db.fetch(sql("next_due"), list(queues), point="next_due")
         runs, activities = row["runs"], row["activities"]
-        return NextDue(
-            None if runs is None else max(0.0, runs), None if activities is None else max(0.0, activities)
-        )
+        return NextDue(None if runs is None else max(0.0, runs), None if activities is None else max(0.0, activities))
 
     async def due_closes(self, limit: int = 100) -> list[DueClose]:
         """Runs whose grace or timeout is over: end each with `terminate`, naming its run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -52,15 +53,18 @@ def known() -> tuple[Migration, ...]:
 
 def sql_text() -> str:
     """Everything `migrate` would run on an empty database, for people who run it themselves."""
-    parts = [sql("migration_schema") + ";\n" + sql("migration_table") + ";\n"]
+    parts = [sql("migration_schema") + ";", sql("migration_table") + ";"]
+    note = sql("migration_note").strip()
     for migration in known():
-        parts.append(f"-- migration {migration.number:04} {migration.name}\nbegin;\n{migration.text}")
-        parts.append(
-            "insert into aioflow.migration (number, name, checksum, breaking) values "
-            f"({migration.number}, '{migration.name}', '{migration.checksum}', {str(migration.breaking).lower()});\n"
-            "commit;\n"
-        )
+        values = (str(migration.number), f"'{migration.name}'", f"'{migration.checksum}'", str(migration.breaking))
+        title = f"-- migration {migration.number:04} {migration.name}"
+        parts += [title, "begin;", migration.text, _filled(note, values), "commit;"]
     return "\n".join(parts)
+
+
+def _filled(statement: str, values: tuple[str, ...]) -> str:
+    """A statement with its values written in; they are our own file names and checksums."""
+    return re.sub(r"[$](\d)(?=[,)])", lambda found: values[int(found[1]) - 1], statement) + ";"
 
 
 async def migrate(dsn: str | None) -> list[Migration]:
@@ -96,20 +100,21 @@ async def check_schema(db: Database) -> None:
     ours = {migration.number for migration in known()}
     if missing := sorted(ours - done.keys()):
         raise SchemaNotMigrated(
-            f"the database lacks {len(missing)} migration(s) of aioflow, from {missing[0]:04} on: "
-            "run 'aioflow migrate'"
+            f"the database lacks {len(missing)} migration(s) of aioflow, from {missing[0]:04} on: run 'aioflow migrate'"
         )
     if newer := [number for number, row in done.items() if number not in ours and row["breaking"]]:
         raise SchemaTooNew(
-            f"the database was migrated by a newer aioflow (migration {max(newer):04}); this version must not "
-            "work on it: upgrade it"
+            f"the database was migrated by a newer aioflow (migration {max(newer):04}); this version must "
+            "not work on it: upgrade it"
         )
 
 
 async def _connect(dsn: str | None) -> Any:
     try:
         return await asyncpg.connect(
-            dsn, timeout=10, server_settings={"application_name": "aioflow migrate", "search_path": "pg_catalog"}
+            dsn,
+            timeout=10,
+            server_settings={"application_name": "aioflow migrate", "search_path": "pg_catalog"},
         )
     except (ValueError, asyncpg.ClientConfigurationError) as exc:
         raise ConfigurationError(f"not a usable database address: {exc}") from exc
@@ -128,7 +133,11 @@ async def _apply(connection: Any, migration: Migration) -> bool:
             await fault("migrate.before_apply")
             await connection.execute(migration.text)
             await connection.execute(
-                sql("migration_note"), migration.number, migration.name, migration.checksum, migration.breaking
+                sql("migration_note"),
+                migration.number,
+                migration.name,
+                migration.checksum,
+                migration.breaking,
             )
     except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as exc:
         raise MigrationError(f"migration {migration.number:04} {migration.name}: {exc}") from exc
@@ -148,7 +157,7 @@ def _verified(rows: list[Any]) -> set[int]:
         mine = ours.get(row["number"])
         if mine is not None and mine.checksum != row["checksum"]:
             raise MigrationError(
-                f"migration {mine.number:04} {mine.name} was applied with other contents than this version has; "
-                "an applied migration is never changed"
+                f"migration {mine.number:04} {mine.name} was applied with other contents than this version "
+                "has; an applied migration is never changed"
             )
     return {row["number"] for row in rows}

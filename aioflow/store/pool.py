@@ -162,15 +162,18 @@ class Database:
         work = self._persist(lambda c: c.fetch(statement, *args), point, resend)
         return await (shielded(work) if shield else work)
 
-    async def _persist(
-        self, call: Callable[[Any], Awaitable[Rows]], point: str, resend: bool
-    ) -> tuple[Rows, bool]:
+    async def _persist(self, call: Callable[[Any], Awaitable[Rows]], point: str, resend: bool) -> tuple[Rows, bool]:
         loop = asyncio.get_running_loop()
         deadline, tries = loop.time() + self._patience, 0
         while True:
             try:
                 return await self._once(call, point), tries > 0
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as exc:
+            except (
+                asyncpg.PostgresError,
+                asyncpg.InterfaceError,
+                asyncpg.InternalClientError,
+                OSError,
+            ) as exc:
                 wait = min(1.0, 0.02 * 2**tries) * (0.5 + random.random())
                 if not lost(exc) or not resend or loop.time() + wait > deadline or self._pool.is_closing():
                     raise translated(exc) from exc

@@ -90,9 +90,7 @@ class Reading:
         self, key: InstanceKey, run_id: UUID, after_seq: int = 0, limit: int = 1000
     ) -> list[StoredEvent]:
         """A page of a history: at most ``limit`` events after ``after_seq``."""
-        rows = await self._db.fetch(
-            sql("read_history"), key.shard, run_id, after_seq, limit, point="read_history"
-        )
+        rows = await self._db.fetch(sql("read_history"), key.shard, run_id, after_seq, limit, point="read_history")
         return [StoredEvent(r["seq"], r["commit"], record_of(r)) for r in rows]
 
     async def results(self, refs: Sequence[InstanceRef]) -> list[ResultRow | None]:

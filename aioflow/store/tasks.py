@@ -214,9 +214,7 @@ def _commit_args(commits: Sequence[Commit]) -> list[Any]:
         [c.next_due for c in commits],
         [c.close for c in commits],
         [c.keep for c in commits],
-        *_columns(
-            8, [(n, c.base_seq + i, *r) for n, c in enumerate(commits, 1) for i, r in enumerate(c.records)]
-        ),
+        *_columns(8, [(n, c.base_seq + i, *r) for n, c in enumerate(commits, 1) for i, r in enumerate(c.records)]),
         *_columns(
             12,
             [

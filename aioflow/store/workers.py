@@ -98,9 +98,7 @@ class Workers:
             if not dead:
                 break
             runs = await self._db.fetch(sql("reap_runs"), dead, _BATCH, point="reap_release", shield=True)
-            activities = await self._db.fetch(
-                sql("reap_activities"), dead, _BATCH, point="reap_release", shield=True
-            )
+            activities = await self._db.fetch(sql("reap_activities"), dead, _BATCH, point="reap_release", shield=True)
             released.run_queues.update(r["queue"] for r in runs)
             released.activity_queues.update(r["queue"] for r in activities)
             if len(runs) < _BATCH and len(activities) < _BATCH:

@@ -65,7 +65,8 @@ class Bench:
 
     async def start(self, instance_id: str = "i", **options: Any) -> rows.StartOutcome:
         options = {"run_id": ids(), "workflow": "W", "queue": "q", "record": started(), **options}
-        request = rows.StartRequest(namespace=options.pop("namespace", "default"), instance_id=instance_id, **options)
+        options.setdefault("namespace", "default")
+        request = rows.StartRequest(instance_id=instance_id, **options)
         return (await self.store.start([request]))[0]
 
     async def signal(self, instance_id: str = "i", **options: Any) -> rows.DeliveryOutcome:
@@ -96,9 +97,7 @@ class Bench:
         return loaded
 
     async def claim_activities(self, limit: int = 10) -> list[rows.ClaimedActivity]:
-        return await self.store.claim_activities(
-            self.worker, self.epoch, ["q"], ["act"], [ids() for _ in range(limit)]
-        )
+        return await self.store.claim_activities(self.worker, self.epoch, ["q"], ["act"], [ids() for _ in range(limit)])
 
     def decide(self, loaded: rows.Loaded, **options: Any) -> rows.Commit:
         """A commit that consumes what was loaded."""
@@ -139,8 +138,7 @@ class Bench:
 
         async def check() -> bool:
             blocked = await self.conn.fetchval(
-                "select count(*) from pg_stat_activity where datname = current_database() "
-                "and wait_event_type = 'Lock'"
+                "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
             )
             return blocked >= count or (task is not None and task.done())
 
