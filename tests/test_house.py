@@ -115,9 +115,7 @@ def test_authoring_imports_no_driver_and_no_machinery() -> None:
         "heavy = 'asyncpg uvloop anyio click rich aioflow.store aioflow.client aioflow.worker'.split(); "
         "sys.exit(' '.join(name for name in heavy if name in sys.modules) or 0)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=HOUSE, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=HOUSE, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"imported by aioflow: {done.stderr}"
 
 
@@ -154,9 +152,7 @@ def test_core_reads_no_wall_clock() -> None:
 
 def exported(module: ast.Module) -> list[str] | None:
     for node in module.body:
-        if isinstance(node, ast.Assign) and any(
-            isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets
-        ):
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
             return list(ast.literal_eval(node.value))
     return None
 
@@ -170,9 +166,7 @@ def bound(module: ast.Module) -> set[str]:
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
         else:
-            names |= {
-                n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-            }
+            names |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     return names
 
 
@@ -202,9 +196,7 @@ def test_the_all_of_a_face_is_sorted_and_complete(face: str) -> None:
     names = list(module.__all__)
     assert names == sorted(set(names), key=isort_order)
     assert not [name for name in names if not hasattr(module, name)]
-    public = {
-        n for n, v in vars(module).items() if not n.startswith("_") and not isinstance(v, types.ModuleType)
-    }
+    public = {n for n, v in vars(module).items() if not n.startswith("_") and not isinstance(v, types.ModuleType)}
     assert public - {"annotations"} <= set(names)
 
 
@@ -233,9 +225,13 @@ STATEMENT = re.compile(
 def is_statement(node: ast.AST) -> bool:
     if isinstance(node, ast.JoinedStr):
         return bool(node.values) and is_statement(node.values[0])
-    return (
-        isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(STATEMENT.match(node.value))
-    )
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(STATEMENT.match(node.value))
+
+
+def marked(node: ast.AST, where: str, mark: str) -> bool:
+    rows = (HOUSE / where.partition(":")[0]).read_text(encoding="utf-8").splitlines()
+    first, last = getattr(node, "lineno", 1), getattr(node, "end_lineno", None) or 1
+    return any(mark in row for row in rows[first - 1 : last])
 
 
 def test_no_sql_is_put_together_from_strings() -> None:
@@ -245,13 +241,12 @@ def test_no_sql_is_put_together_from_strings() -> None:
             made = is_statement(node)
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
             made = is_statement(node.left)
-        elif (
-            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format"
-        ):
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
             made = is_statement(node.func.value)
         else:
             made = False
-        found += [where] if made else []
+        # Text that is printed for people, never sent, says so behind the linter's own mark.
+        found += [where] if made and not marked(node, where, "noqa: S608") else []
     assert not found
 
 

@@ -82,9 +82,7 @@ class Postmaster:
             if len(lines) >= 8 and lines[0].strip() == str(self.pid) and lines[7].strip() == "ready":
                 return True
             if time.monotonic() > deadline:
-                raise EmbeddedPostgresError(
-                    f"Postgres did not become ready in time; its log ends:\n{tail(self._log)}"
-                )
+                raise EmbeddedPostgresError(f"Postgres did not become ready in time; its log ends:\n{tail(self._log)}")
         return False
 
     def end(self, first: signal.Signals = signal.SIGINT) -> None:
@@ -154,20 +152,25 @@ def _gone(pid: int, data: Path) -> bool:
 
 def _serves(pid: int, data: Path) -> bool | None:
     """Whether the process is a Postgres on this data folder; None when that cannot be told."""
-    if sys.platform == "linux":
-        try:  # a postmaster's working directory is its data folder
-            return Path(f"/proc/{pid}/cwd").samefile(data)
-        except FileNotFoundError:
-            return False
-        except OSError:
-            return None
-    try:
-        shown = subprocess.run(
-            ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
-        )
+    return _serves_by_proc(pid, data) if sys.platform == "linux" else _serves_by_ps(pid, data)
+
+
+def _serves_by_proc(pid: int, data: Path) -> bool | None:
+    try:  # a postmaster's working directory is its data folder
+        return Path(f"/proc/{pid}/cwd").samefile(data)
+    except FileNotFoundError:
+        return False
     except OSError:
         return None
-    return "postgres" in shown.stdout and str(data) in shown.stdout
+
+
+def _serves_by_ps(pid: int, data: Path) -> bool | None:
+    command = ["ps", "-o", "command=", "-p", str(pid)]
+    try:
+        shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return None
+    return "postgres" in shown and str(data) in shown
 
 
 def _read_pid_file(data: Path) -> list[str]:

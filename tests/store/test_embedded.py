@@ -15,7 +15,7 @@ import asyncpg
 import pytest
 
 from aioflow.errors import EmbeddedPostgresError
-from aioflow.store import binaries, exec_as
+from aioflow.store import binaries, exec_as, postmaster
 from aioflow.store.embedded import EmbeddedPostgres, find_bindir
 from tests.support import eventually, eventually_sync
 
@@ -59,9 +59,7 @@ def alive(pid: int) -> bool:
     return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
-def start_owner(
-    root: Path, *arguments: str, prefix: tuple[str, ...] = (), **environ: str
-) -> subprocess.Popen[str]:
+def start_owner(root: Path, *arguments: str, prefix: tuple[str, ...] = (), **environ: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*prefix, sys.executable, "-c", OWNER, str(root), *arguments],
         stdin=subprocess.PIPE,
@@ -219,6 +217,14 @@ async def test_a_pid_file_that_names_a_foreign_process(root: Path) -> None:
         assert await fetchval(server.dsn, "select 1") == 1
 
 
+@pytest.mark.skipif(shutil.which("ps") is None, reason="no ps here")
+async def test_a_server_is_known_by_ps_as_well(root: Path) -> None:
+    async with EmbeddedPostgres(root, durable=False) as server:
+        assert postmaster._serves_by_ps(server.pid, server.data)
+        assert not postmaster._serves_by_ps(os.getpid(), server.data)
+        assert not postmaster._serves_by_ps(server.pid, server.data / "other")
+
+
 def test_the_thread_that_started_it_may_end(root: Path) -> None:
     server = EmbeddedPostgres(root, durable=False)
     thread = threading.Thread(target=server.start_sync)
@@ -306,9 +312,7 @@ def no_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(not (LINUX and ROOT), reason="needs root on Linux")
 @pytest.mark.usefixtures("no_namespaces")
-async def test_root_without_namespaces_uses_nobody_and_a_copy_once(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_root_without_namespaces_uses_nobody_and_a_copy_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = find_bindir().parents[1]
     private = root.parent / "private"
     private.mkdir(mode=0o700)
@@ -359,9 +363,7 @@ def test_nothing_outside_the_folder_changes(root: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not LINUX, reason="Linux only")
 def test_an_owner_gone_before_the_binding_ends_the_start() -> None:
-    done = subprocess.run(
-        binaries.as_identity("self", ["/bin/echo", "ran"], owner=1), capture_output=True, check=False
-    )
+    done = subprocess.run(binaries.as_identity("self", ["/bin/echo", "ran"], owner=1), capture_output=True, check=False)
     assert done.returncode == 1
     assert done.stdout == b""
     bound = binaries.as_identity("self", ["/bin/echo", "ran"], owner=os.getpid())
