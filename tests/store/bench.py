@@ -32,6 +32,14 @@ def started(payload: bytes = b"\x01[]") -> Record:
     return record(ev.RunStarted(at=NOW, workflow="W", queue="q", seed="s", payload=payload))
 
 
+async def later(conn: asyncpg.Connection, seconds: float) -> None:
+    """Move the database's clock."""
+    await conn.execute(
+        "create or replace function aioflow.clock() returns timestamptz language plpgsql stable as "
+        f"$$ begin return pg_catalog.clock_timestamp() + interval '{float(seconds)} seconds'; end $$"
+    )
+
+
 def signalled(name: str = "approve", payload: bytes | None = b"\x01[1]", ref: str | None = None) -> Record:
     return record(ev.SignalReceived(at=NOW, ref=ref or ids().hex, name=name, payload=payload))
 
@@ -47,6 +55,14 @@ def key(instance_id: str = "i") -> InstanceKey:
 def activity(ref: str = "a", **options: Any) -> rows.NewActivity:
     options = {"queue": "q", "payload": b"\x01[]", "activity": "act", **options}
     return rows.NewActivity(ref=ref, execution_id=ids(), **options)
+
+
+def scheduled(new: rows.NewActivity) -> Record:
+    return record(
+        ev.ActivityScheduled(
+            at=NOW, ref=new.ref, activity=new.activity, execution_id=new.execution_id, queue=new.queue
+        )
+    )
 
 
 class Bench:
@@ -103,6 +119,8 @@ class Bench:
         """A commit that consumes what was loaded."""
         run = loaded.run
         records = loaded.inputs() + options.pop("records", [])
+        records += [scheduled(new) for new in options.get("activities", [])]
+        records += [record(ev.TimerStarted(at=NOW, ref=ref, due_at=due)) for ref, due in options.get("timers", [])]
         if (close := options.get("close")) is not None:
             terminal = {"completed": ev.RunCompleted, "failed": ev.RunFailed}[close]
             records.append(record(terminal(at=NOW, payload=b"\x0142")))
@@ -122,6 +140,16 @@ class Bench:
         """Claim, load and commit one run."""
         commit = self.decide(await self.load(await self.claim_one()), **options)
         return (await self.store.commit([commit]))[0]
+
+    async def complete(self, attempt: rows.ClaimedActivity, **options: Any) -> rows.Recorded:
+        options = {"token": attempt.token, "record": completed(attempt.token, ref=attempt.ref), **options}
+        outcome = rows.ActivityOutcome(key=attempt.key, run_id=attempt.run_id, ref=attempt.ref, **options)
+        return (await self.store.complete_activities([outcome]))[0]
+
+    async def result(self, instance_id: str = "i") -> rows.ResultRow:
+        (found,) = await self.store.results([rows.InstanceRef(key(instance_id))])
+        assert found is not None
+        return found
 
     async def hot(self, instance_id: str = "i") -> Any:
         return await self.conn.fetchrow("select * from aioflow.instance_hot where instance_id = $1", instance_id)

@@ -9,7 +9,7 @@ import pytest
 from aioflow.core import events as ev
 from aioflow.core.versions import decode
 from aioflow.store import rows
-from tests.store.bench import NOW, Bench, activity, completed, ids, key, record, signalled, started
+from tests.store.bench import NOW, Bench, activity, completed, key, later, record, signalled, started
 
 
 async def test_a_run_from_start_to_result(bench: Bench) -> None:
@@ -38,7 +38,14 @@ async def test_a_run_from_start_to_result(bench: Bench) -> None:
     outcome = await bench.step(close="completed")
     assert outcome.status == "ok"
     assert await bench.hot() is None
-    assert await bench.kinds(run_id) == ["RunStarted", "SideEffectRecorded", "ActivityCompleted", "RunCompleted"]
+    assert await bench.kinds(run_id) == [
+        "RunStarted",
+        "SideEffectRecorded",
+        "ActivityScheduled",
+        "ActivityCompleted",
+        "RunCompleted",
+    ]
+    await bench.healthy()
     (result,) = await bench.store.results([rows.InstanceRef(key())])
     assert result is not None
     assert result.record is not None
@@ -66,10 +73,7 @@ async def test_a_timer_wakes_the_run_when_it_is_due(bench: Bench) -> None:
     await bench.step(timers=[("t", due)], next_due=due)
     assert await bench.claim() == []
     assert (await bench.store.next_due(["q"])).runs == pytest.approx(3600, abs=60)
-    await bench.conn.execute(
-        "create or replace function aioflow.clock() returns timestamptz language plpgsql stable as "
-        "$$ begin return pg_catalog.clock_timestamp() + interval '2 hours'; end $$"
-    )
+    await later(bench.conn, 7200)
     loaded = await bench.load(await bench.claim_one())
     assert [(r.kind, r.ref, r.at) for r in loaded.inputs()] == [("TimerFired", "t", due)]
     await bench.store.commit([bench.decide(loaded, gone_timers=["t"])])
@@ -119,4 +123,3 @@ async def test_kept_run_goes_on_with_the_next_token(bench: Bench) -> None:
     await bench.signal()
     assert await bench.claim() == []
     await bench.healthy()
-    _ = ids
