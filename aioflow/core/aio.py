@@ -41,9 +41,7 @@ class _Gathering(Future[list[Any]]):
 
     __slots__ = ("_cancel_requested", "_children", "_pending", "_return_exceptions")
 
-    def __init__(
-        self, children: list[asyncio.Future[Any]], return_exceptions: bool, *, loop: WorkflowLoop
-    ) -> None:
+    def __init__(self, children: list[asyncio.Future[Any]], return_exceptions: bool, *, loop: WorkflowLoop) -> None:
         super().__init__(loop=loop)
         self._children = children
         self._return_exceptions = return_exceptions

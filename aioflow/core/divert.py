@@ -70,8 +70,7 @@ class Diversion:
         template = _async_template if inspect.iscoroutinefunction(self._function) else _template
         code = template.__code__
         names = tuple(
-            self._key + name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else name
-            for name in code.co_names
+            self._key + name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else name for name in code.co_names
         )
         return code.replace(co_names=names, co_name=self._code.co_name, co_qualname=self._code.co_qualname)
 

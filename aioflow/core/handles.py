@@ -67,7 +67,5 @@ class Handle(asyncio.TimerHandle):
         return self is other
 
     def __repr__(self) -> str:
-        what = (
-            "cancelled" if self.dead else getattr(self.callback, "__qualname__", type(self.callback).__name__)
-        )
+        what = "cancelled" if self.dead else getattr(self.callback, "__qualname__", type(self.callback).__name__)
         return f"<Handle {what} branch={self.branch.path}{f' timer={self.ref}' if self.ref else ''}>"

@@ -168,20 +168,19 @@ class WorkflowLoop(RefusingLoop):
             if self._sealed:
                 raise Sealed
             raise NotDurable("eager tasks change the order of branches; in a workflow leave out eager_start")
-        return self._start(
-            coro, self.current_branch().child(), copy_context() if context is None else context, name
-        )
+        return self._start(coro, self.current_branch().child(), copy_context() if context is None else context, name)
 
     def spawn(self, coro: Coroutine[Any, Any, T], branch: Branch, context: Context | None = None) -> Task[T]:
-        """Start a branch of the run: ``handle()`` or a message handler, in an empty context by default."""
+        """Start a branch of the run: ``handle()`` or a message handler, in an empty context by default.
+
+        Inside ``entered()``; the branch runs with the next ``drain()``.
+        """
         if self._sealed:
             coro.close()
             raise Sealed
         return self._start(coro, branch, Context() if context is None else context, None)
 
-    def _start(
-        self, coro: Coroutine[Any, Any, T], branch: Branch, context: Context, name: str | None
-    ) -> Task[T]:
+    def _start(self, coro: Coroutine[Any, Any, T], branch: Branch, context: Context, name: str | None) -> Task[T]:
         task = Task(coro, loop=self, branch=branch, name=name, context=context)
         self.progress += 1
         if len(self._tasks) >= self._sweep_at:
@@ -195,9 +194,7 @@ class WorkflowLoop(RefusingLoop):
         """The tasks that are not done, oldest first."""
         return [task for task in self._tasks if not task.done()]
 
-    def call_soon(
-        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> Handle:
+    def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> Handle:
         """Queue a callback. ``NotDurable`` unless this loop is the one running: something is shared."""
         branch = self._branch if self.active is None else self.active.branch
         handle = Handle(callback, args, context, branch, self._now)
@@ -232,6 +229,7 @@ class WorkflowLoop(RefusingLoop):
         """A timer: a command of the current branch, unless ``when`` has come or never will (infinity)."""
         if self._sealed:
             raise Sealed
+        when = float(when)
         if math.isnan(when):
             raise ValueError("Invalid delay: NaN (not a number)")
         if when <= self._now:
@@ -296,7 +294,11 @@ class WorkflowLoop(RefusingLoop):
         return Entered(self)
 
     def drain(self) -> None:
-        """Run until quiet. ``WorkflowLivelock`` after 200,000 callbacks; the run has to be evicted then."""
+        """Run until quiet. After any error the run has to be evicted.
+
+        ``WorkflowLivelock`` after 200,000 callbacks; ``NotDurable`` when an object of this run was used from
+        outside of it, which left the run in a state that no history gives.
+        """
         if get_running_loop_or_none() is not self or self._draining:
             raise RuntimeError("drain() is for the driver of the run, inside entered()")
         if (misuse := self._misuse) is not None:
@@ -314,16 +316,14 @@ class WorkflowLoop(RefusingLoop):
 
     def _run_ready(self, steps: int) -> int:
         ready, parking = self._ready, self._parking
-        while ready:
+        while ready and not self._sealed:
             handle = ready.popleft()
             callback = handle.callback
             if callback is None:
                 continue
             steps += 1
             if steps > MAX_STEPS:
-                raise WorkflowLivelock(
-                    f"{MAX_STEPS} callbacks after one event, and still not quiet; now at {handle!r}"
-                )
+                raise WorkflowLivelock(f"{MAX_STEPS} callbacks after one event, and still not quiet; now at {handle!r}")
             if steps > parking.after and parking.parks(handle, self.progress):
                 continue
             self._branch = handle.branch
@@ -337,7 +337,7 @@ class WorkflowLoop(RefusingLoop):
 
     def _try_conditions(self) -> bool:
         position = 0
-        while position < len(self._conditions):
+        while position < len(self._conditions) and not self._sealed:
             condition = self._conditions[position]
             if condition.future.done():
                 del self._conditions[position]
@@ -375,6 +375,10 @@ class WorkflowLoop(RefusingLoop):
             held.clear()
         self._parking.clear()
         _HELD.discard(self)
+
+    def parked(self) -> list[Handle]:
+        """Callbacks that wait for another event; a run with no event to come is stuck on them."""
+        return self._parking.parked()
 
     def stacks(self) -> list[tuple[str, list[FrameSummary]]]:
         """Branch path and frames, outermost first, of every task that is not done. Reads no source."""

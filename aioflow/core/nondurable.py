@@ -88,9 +88,7 @@ DIVERTED: Final[tuple[tuple[str, str, str], ...]] = (
 )
 """Python functions whose own code is replaced: names bound early are caught as well."""
 
-DIVERTED_WITHOUT_ARGUMENT: Final[tuple[tuple[str, str, str, int], ...]] = (
-    ("random:Random", "__init__", _RNG, 1),
-)
+DIVERTED_WITHOUT_ARGUMENT: Final[tuple[tuple[str, str, str, int], ...]] = (("random:Random", "__init__", _RNG, 1),)
 """The same, but durable when the argument at this place is given: ``Random(seed)``."""
 
 METHODS: Final = {

@@ -56,7 +56,7 @@ class Parking:
         self._parked.append(handle)
         return True
 
-    def stuck(self) -> list[Handle]:
+    def parked(self) -> list[Handle]:
         """The callbacks waiting for another event."""
         return list(self._parked)
 

@@ -58,18 +58,14 @@ _GROUP_STATE: Final = (
 
 def missing_private_names() -> list[str]:
     """The private names this interpreter's asyncio lacks; empty on every supported Python."""
-    missing = [
-        f"{where}.{name}" for where, owner, names in _ATTRIBUTES for name in names if not hasattr(owner, name)
-    ]
+    missing = [f"{where}.{name}" for where, owner, names in _ATTRIBUTES for name in names if not hasattr(owner, name)]
     for owner, name in _FUNCTIONS:
         function: Any = vars(owner).get(name)
         if not isinstance(function, FunctionType) or function.__closure__ is not None:
             missing.append(f"{getattr(owner, '__name__', owner)}.{name} as a plain function")
     missing += [f"TaskGroup().{name}" for name in _GROUP_STATE if not hasattr(asyncio.TaskGroup(), name)]
     timeout: Any = asyncio.Timeout(None)
-    missing += [
-        f"Timeout().{name}" for name in ("_state", "_timeout_handler", "_task") if not hasattr(timeout, name)
-    ]
+    missing += [f"Timeout().{name}" for name in ("_state", "_timeout_handler", "_task") if not hasattr(timeout, name)]
     return missing
 
 

@@ -37,9 +37,7 @@ class RefusingLoop(asyncio.AbstractEventLoop):
         "set_task_factory", "asyncio.create_task(): eager tasks change the order of branches"
     )
     call_soon_threadsafe: Any = _refuse("call_soon_threadsafe", "a signal, sent through the client")
-    run_in_executor: Any = _refuse(
-        "run_in_executor", "activity() with a plain function, which runs in a thread"
-    )
+    run_in_executor: Any = _refuse("run_in_executor", "activity() with a plain function, which runs in a thread")
     set_default_executor: Any = _refuse("set_default_executor", "activity() with a plain function")
     shutdown_default_executor: Any = _refuse("shutdown_default_executor", "activity() with a plain function")
     getaddrinfo: Any = _refuse("getaddrinfo", _ACTIVITY)

@@ -20,13 +20,9 @@ from aioflow.core.nondurable import DIVERTED, METHODS, WRAPPED
 
 __all__ = ["Finding", "scan_code"]
 
-_LOADS: Final = frozenset(
-    {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST", "LOAD_FAST_CHECK"}
-)
+_LOADS: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST", "LOAD_FAST_CHECK"})
 _ATTRIBUTES: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
-_NOISE: Final = frozenset(
-    {"CACHE", "PUSH_NULL", "RESUME", "EXTENDED_ARG", "NOP", "PRECALL", "COPY_FREE_VARS"}
-)
+_NOISE: Final = frozenset({"CACHE", "PUSH_NULL", "RESUME", "EXTENDED_ARG", "NOP", "PRECALL", "COPY_FREE_VARS"})
 # What is handed to it runs once and is recorded, so it may use anything.
 _RECORDING: Final = "side_effect"
 _UNKNOWN: Final = object()

@@ -24,9 +24,7 @@ class Condition:
 
     __slots__ = ("branch", "context", "future", "predicate")
 
-    def __init__(
-        self, predicate: Callable[[], bool], future: Future[bool], branch: Branch, context: Context
-    ) -> None:
+    def __init__(self, predicate: Callable[[], bool], future: Future[bool], branch: Branch, context: Context) -> None:
         self.predicate = predicate
         self.future = future
         self.branch = branch

@@ -68,9 +68,7 @@ class Future(asyncio.Future[T]):
             exception = exception()
         if isinstance(exception, StopIteration):
             stop = exception
-            exception = RuntimeError(
-                "StopIteration interacts badly with generators and cannot be raised into a Future"
-            )
+            exception = RuntimeError("StopIteration interacts badly with generators and cannot be raised into a Future")
             exception.__cause__ = exception.__context__ = stop
         super().set_exception(exception)
 
@@ -186,9 +184,7 @@ class Task(_TaskBase[T_co]):
 
     def print_stack(self, *, limit: int | None = None, file: TextIO | None = None) -> None:
         """Print ``get_stack()``."""
-        summary = traceback.StackSummary.extract(
-            (frame, frame.f_lineno) for frame in self.get_stack(limit=limit)
-        )
+        summary = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in self.get_stack(limit=limit))
         print(f"Stack for {self!r} (most recent call last):", file=file)
         print("".join(summary.format()), end="", file=file)
 
@@ -311,14 +307,8 @@ class Task(_TaskBase[T_co]):
             if yielded is None:
                 self._owner.call_soon(self._step, context=self._context)
                 return
-            kind = (
-                "yield was used instead of yield from for generator in task"
-                if inspect.isgenerator(yielded)
-                else ""
-            )
-            problem = RuntimeError(
-                f"{kind} {self!r} with {yielded!r}" if kind else f"Task got bad yield: {yielded!r}"
-            )
+            kind = "yield was used instead of yield from for generator in task" if inspect.isgenerator(yielded) else ""
+            problem = RuntimeError(f"{kind} {self!r} with {yielded!r}" if kind else f"Task got bad yield: {yielded!r}")
         elif yielded.get_loop() is not self._owner:
             problem = NotDurable(_FOREIGN.format(task=self, future=yielded))
         elif not blocking:

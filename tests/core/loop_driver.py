@@ -18,9 +18,7 @@ aio.install()
 class Driven:
     """One run. ``log`` holds commands as text, with start and cancel within one event elided."""
 
-    def __init__(
-        self, main: Callable[..., Coroutine[Any, Any, Any]], *args: Any, key: bytes = b"run"
-    ) -> None:
+    def __init__(self, main: Callable[..., Coroutine[Any, Any, Any]], *args: Any, key: bytes = b"run") -> None:
         self.loop = WorkflowLoop(key, self)
         self.log: list[str] = []
         self.notes: list[Any] = []
@@ -50,11 +48,15 @@ class Driven:
     # -- events -------------------------------------------------------------------------------
 
     def event(self, apply: Callable[[], object] | None = None, at: float | None = None) -> list[str]:
-        with self.loop.entered():
-            self.loop.advance(self.loop.now if at is None else at)
-            if apply is not None:
-                apply()
-            self.loop.drain()
+        try:
+            with self.loop.entered():
+                self.loop.advance(self.loop.now if at is None else at)
+                if apply is not None:
+                    apply()
+                self.loop.drain()
+        except BaseException:
+            self.loop.evict()
+            raise
         commands = list(self._event.values())
         self._event.clear()
         self.log += commands

@@ -7,13 +7,11 @@ import contextvars
 import itertools
 import math
 import sys
-import threading
 from typing import Any
 
 import pytest
 
 from aioflow.core.branch import Branch
-from aioflow.core.loop import WorkflowLoop
 from aioflow.errors import NotDurable, WorkflowLivelock
 from tests.core.loop_driver import Driven, activity, current, note, outcome
 
@@ -268,9 +266,7 @@ def test_every_method_is_durable_or_refused() -> None:
         return refused
 
     refused = outcome(main)
-    assert {"run_in_executor", "create_connection", "set_task_factory", "call_soon_threadsafe"} <= set(
-        refused
-    )
+    assert {"run_in_executor", "create_connection", "set_task_factory", "call_soon_threadsafe"} <= set(refused)
 
 
 def test_refusal_reaches_the_helpers_of_asyncio() -> None:
@@ -315,134 +311,24 @@ def test_lock_shared_by_two_runs_is_a_typed_error_in_both() -> None:
         run.close()
 
 
-# -- entering ---------------------------------------------------------------------------------------
-
-
-def test_nothing_leaks_when_the_inside_fails() -> None:
+def test_seal_stops_a_drain() -> None:
     async def main() -> None:
-        await activity("a")
+        note("sealing")
+        current().loop.seal()
+        await asyncio.sleep(0)
+        note("never")
 
     run = Driven(main)
-    hooks = sys.get_asyncgen_hooks()
-
-    def fail() -> None:
-        with run.loop.entered():
-            assert asyncio.get_running_loop() is run.loop
-            assert run.loop.is_running()
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert sys.get_asyncgen_hooks() == hooks
-    assert not run.loop.is_running()
-    with pytest.raises(RuntimeError, match="no running event loop"):
-        asyncio.get_running_loop()
-    with pytest.raises(RuntimeError, match="inside entered"):
-        run.loop.drain()
-    with pytest.raises(NotDurable):
-        run.loop.call_soon(note, 1)
+    assert run.loop.sealed
+    assert run.notes == ["sealing"]
     run.close()
+    assert run.notes == ["sealing"]
 
 
-async def test_inside_a_running_loop() -> None:
-    async def main() -> str:
-        await asyncio.sleep(3)
-        return await asyncio.wait_for(steps("a"), 5)
-
-    outer, me = asyncio.get_running_loop(), asyncio.current_task()
-    assert outcome(main) == "a"
-    assert asyncio.get_running_loop() is outer
-    assert asyncio.current_task() is me
-    await asyncio.sleep(0)
-
-
-def test_two_runs_interleaved_in_one_thread() -> None:
-    async def main() -> list[str]:
-        return await asyncio.gather(steps("a"), steps("b"))
-
-    one, two = Driven(main, key=b"1"), Driven(main, key=b"2")
-    for ref in ("0/1:a1", "0/2:a1", "0/2:a2", "0/1:a2"):
-        one.complete(ref)
-        two.complete(ref)
-    assert one.task.result() == two.task.result() == ["a", "b"]
-    assert one.log == two.log
-    with one.loop.entered(), two.loop.entered():
-        assert asyncio.get_running_loop() is two.loop
-    one.close()
-    two.close()
-
-
-def test_runs_in_threads() -> None:
-    async def main() -> list[str]:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(steps(str(number))) for number in range(5)]
-        return [task.result() for task in tasks]
-
-    logs: list[list[str]] = []
-
-    def step() -> None:
-        for number in range(20):
-            run = Driven(main, key=str(number).encode())
-            run.finish()
-            run.close()
-            logs.append(run.log)
-
-    threads = [threading.Thread(target=step) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(logs) == 60
-    assert all(log == logs[0] for log in logs)
-
-
-def test_a_run_is_stepped_by_one_thread_at_a_time() -> None:
+def test_a_condition_that_keeps_coming_true_is_a_livelock() -> None:
     async def main() -> None:
-        await activity("a")
+        for _ in itertools.count():
+            await current().loop.add_condition(lambda: True)
 
-    run = Driven(main)
-    problems: list[BaseException] = []
-
-    def intrude() -> None:
-        try:
-            run.event()
-        except RuntimeError as error:
-            problems.append(error)
-
-    with run.loop.entered():
-        thread = threading.Thread(target=intrude)
-        thread.start()
-        thread.join()
-    assert "being stepped by another thread" in str(problems[0])
-    run.close()
-
-
-def test_spawn_starts_from_an_empty_context() -> None:
-    var: contextvars.ContextVar[str] = contextvars.ContextVar("var", default="unset")
-    given = contextvars.copy_context()
-    given.run(var.set, "given")
-
-    async def look() -> str:
-        return var.get()
-
-    async def main() -> list[str]:
-        loop = current().loop
-        var.set("main")
-        handler = loop.spawn(look(), Branch("h1"))
-        other = loop.spawn(look(), Branch("h2"), given)
-        return [await handler, await other, handler.branch.path]
-
-    assert outcome(main) == ["unset", "given", "h1"]
-
-
-def test_loop_tells_about_itself() -> None:
-    async def main() -> None:
-        await activity("a")
-
-    run = Driven(main)
-    assert isinstance(run.loop, WorkflowLoop)
-    assert repr(run.loop) == "<WorkflowLoop open now=0.0 branches=1>"
-    assert run.loop.get_debug() is run.loop.is_closed() is False
-    run.close()
-    assert run.loop.is_closed()
-    assert "evicted" in repr(run.loop)
+    with pytest.raises(WorkflowLivelock):
+        Driven(main)

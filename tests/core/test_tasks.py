@@ -40,9 +40,7 @@ def test_task_passes_for_one_of_asyncio() -> None:
 
     run = Driven(main)
     assert run.finish() == ["0", "named", ["0", "named"], "x", "<Task 'named' finished branch=0/1>"]
-    assert run.task not in asyncio.tasks.__dict__.get(
-        "_scheduled_tasks", asyncio.tasks.__dict__.get("_all_tasks")
-    )
+    assert run.task not in asyncio.tasks.__dict__.get("_scheduled_tasks", asyncio.tasks.__dict__.get("_all_tasks"))
     run.close()
 
 
@@ -209,9 +207,7 @@ def test_semantics(program: Program, expected: list[Any]) -> None:
     assert out == expected
 
 
-@pytest.mark.skipif(
-    sys.version_info < (3, 13), reason="older tasks differ, which is why there is one of our own"
-)
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="older tasks differ, which is why there is one of our own")
 @pytest.mark.parametrize(("program", "expected"), PROGRAMS, ids=lambda one: getattr(one, "__name__", ""))
 def test_semantics_are_those_of_3_13(program: Program, expected: list[Any]) -> None:
     out: list[Any] = []
