@@ -94,6 +94,7 @@ class ActivityDefinition(Definition):
         """A copy with other options; it shares the signature, which is dear to build."""
         made = copy.copy(self)
         made.options = options
+        made.__dict__.pop("method", None)  # made of the old options
         return made
 
     @cached_property
