@@ -165,7 +165,7 @@ def _serves_by_proc(pid: int, data: Path) -> bool | None:
 
 
 def _serves_by_ps(pid: int, data: Path) -> bool | None:
-    command = ["ps", "-o", "command=", "-p", str(pid)]
+    command = ["ps", "-ww", "-o", "command=", "-p", str(pid)]
     try:
         shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     except OSError:
