@@ -2,41 +2,47 @@
 
 Authoring names only; what runs them is in `aioflow.client` and `aioflow.worker`. ``import aioflow as af`` is the idiom
 beside ``from aioflow import …``.
+
+The names are loaded together, at the first use of any: the command line, which only passes through here, stays quick.
 """
 
-from aioflow.api.activity import activity
-from aioflow.api.durable import (
-    all_,
-    any_,
-    await_condition,
-    await_signal,
-    now,
-    rng,
-    side_effect,
-    timer,
-    uuid4,
-    uuid7,
-    workflow_info,
-)
-from aioflow.api.messages import query, signal
-from aioflow.api.workflow import Workflow
-from aioflow.core.context import WorkflowInfo
-from aioflow.core.retry import RetryPolicy
-from aioflow.errors import (
-    ActivityCancelled,
-    ActivityError,
-    ActivityFailed,
-    ActivityTimedOut,
-    AioflowError,
-    ApplicationError,
-    NotDurable,
-    NotInWorkflow,
-    RemoteError,
-    WorkflowCancelled,
-    WorkflowFailed,
-    WorkflowTerminated,
-    WorkflowTimedOut,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aioflow.api.activity import activity
+    from aioflow.api.durable import (
+        all_,
+        any_,
+        await_condition,
+        await_signal,
+        now,
+        rng,
+        side_effect,
+        timer,
+        uuid4,
+        uuid7,
+        workflow_info,
+    )
+    from aioflow.api.messages import query, signal
+    from aioflow.api.workflow import Workflow
+    from aioflow.core.context import WorkflowInfo
+    from aioflow.core.retry import RetryPolicy
+    from aioflow.errors import (
+        ActivityCancelled,
+        ActivityError,
+        ActivityFailed,
+        ActivityTimedOut,
+        AioflowError,
+        ApplicationError,
+        NotDurable,
+        NotInWorkflow,
+        RemoteError,
+        WorkflowCancelled,
+        WorkflowFailed,
+        WorkflowTerminated,
+        WorkflowTimedOut,
+    )
 
 __version__ = "0.1.0"
 
@@ -72,3 +78,18 @@ __all__ = [
     "uuid7",
     "workflow_info",
 ]
+
+_HOMES = ("api.activity", "api.durable", "api.messages", "api.workflow", "core.context", "core.retry", "errors")
+
+if not TYPE_CHECKING:  # else a type checker would take any name
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'aioflow' has no attribute {name!r}")
+        homes = [vars(import_module(f"aioflow.{home}")) for home in _HOMES]
+        for each in __all__:
+            globals()[each] = next(home[each] for home in homes if each in home)
+        return globals()[name]
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
