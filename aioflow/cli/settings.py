@@ -51,6 +51,16 @@ def _positive(name: str, value: Any) -> int:
     return number
 
 
+def _seconds(name: str, value: Any) -> float:
+    try:
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else -1.0
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise ConfigurationError(f"{name}: a number of seconds is needed, not {value!r}")
+    return number
+
+
 def _one_of(*choices: str) -> Parse:
     def parse(name: str, value: Any) -> str:
         if (chosen := str(value).strip().lower()) not in choices:
@@ -89,16 +99,18 @@ class Settings:
     ``database_url`` is None when nothing names one (`aioflow dev` then starts a server of its own in
     ``data_dir``); ``listen_url`` is a direct connection beside a pooled ``database_url``; ``modules`` are
     imported to find workflows and activities; ``concurrency`` is how many tasks a worker runs at once;
-    ``pool_size`` its connections.
+    ``pool_size`` its connections; ``queues`` are those it serves, and none means those its modules name;
+    ``drain_grace`` is how many seconds running activities get to end when it is told to stop.
     """
 
     database_url: Annotated[str | None, _url] = None
     listen_url: Annotated[str | None, _url] = None
     namespace: Annotated[str, _text] = "default"
-    queues: Annotated[tuple[str, ...], _names] = ("default",)
+    queues: Annotated[tuple[str, ...], _names] = ()
     modules: Annotated[tuple[str, ...], _names] = ()
     concurrency: Annotated[int, _positive] = 200
     pool_size: Annotated[int, _positive] = 10
+    drain_grace: Annotated[float, _seconds] = 30.0
     log_level: Annotated[LogLevel, _one_of("debug", "info", "warning", "error", "critical")] = "info"
     log_format: Annotated[LogFormat | None, _one_of("json", "console")] = None
     data_dir: Annotated[Path, _path] = field(default_factory=_default_data_dir)

@@ -23,7 +23,7 @@ def test_defaults(tmp_path: Path) -> None:
     settings = load(tmp_path)
     assert settings.database_url is None
     assert settings.namespace == "default"
-    assert settings.queues == ("default",)
+    assert settings.queues == ()
     assert settings.modules == ()
     assert settings.concurrency == 200
     assert settings.log_level == "info"
@@ -84,6 +84,8 @@ def test_lists(tmp_path: Path, text: str) -> None:
         ("concurrency", "0"),
         ("concurrency", "-1"),
         ("pool_size", "1.5"),
+        ("drain_grace", "-1"),
+        ("drain_grace", "inf"),
         ("log_level", "loud"),
         ("log_format", "xml"),
         ("queues", ","),
@@ -100,6 +102,7 @@ def test_a_value_that_does_not_fit_names_its_variable(tmp_path: Path, name: str,
     [
         ("concurrency = true", "concurrency"),
         ("queues = 1", "queues"),
+        ("drain-grace = true", "drain-grace"),
         ("queues = [1]", "queues"),
         ("namespace = 1", "namespace"),
         ('colour = "blue"', "colour"),
