@@ -15,6 +15,7 @@ AioflowError
 ├── WorkflowLivelock              a workflow never became quiet after one event
 ├── StructuralLimitExceeded       a run grew past a limit; the message says which and what to do
 ├── NondeterminismError           history and code disagree; the run stays open and blocked
+├── WorkerExhausted               workflow code blocked too many threads of a worker; restart it
 ├── ClientError
 │   ├── ClientClosed
 │   ├── InvalidInstanceId
@@ -91,6 +92,7 @@ __all__ = [
     "UnknownQuery",
     "UnknownSignal",
     "UnknownWorkflow",
+    "WorkerExhausted",
     "WorkflowCancelled",
     "WorkflowError",
     "WorkflowFailed",
@@ -176,6 +178,10 @@ class NondeterminismError(AioflowError):
         self.expected, self.found, self.seq = expected, found, seq
         where = "" if seq is None else f" at event {seq}"
         super().__init__(f"history and code disagree{where}: expected {expected}, found {found}")
+
+
+class WorkerExhausted(AioflowError):
+    """Workflow code blocked more threads for good than a worker can lose; it was drained and has to be restarted."""
 
 
 class ClientError(AioflowError):
