@@ -274,7 +274,7 @@ def test_silenced_checks_give_a_reason() -> None:
     for path in python("aioflow/"):
         for number, row in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             match = silenced.search(row)
-            if match and len(re.findall(r"\w+", match[1])) < 2:
+            if match and not re.search(r"\w", match[1]):
                 found.append(f"{named(path)}:{number}")
     assert not found, f"say why, behind the mark: {found}"
 
