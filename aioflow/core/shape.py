@@ -23,7 +23,7 @@ from pydantic_core import (
     to_json,
 )
 
-from aioflow.core.unchanged import difference
+from aioflow.core.unchanged import difference, made_up
 from aioflow.errors import DecodeError, DefinitionError, EncodeError
 
 _CONFIG: dict[str, Any] = {
@@ -32,6 +32,7 @@ _CONFIG: dict[str, Any] = {
     "ser_json_inf_nan": "constants",
     "ser_json_timedelta": "iso8601",
 }
+_OBJECTS = frozenset({"model", "call", "named-tuple"})  # models and named tuples
 _CONFIGURED = frozenset({"model", "dataclass", "typed-dict"})
 _USER_DATA = frozenset({"metadata", "default", "expected", "members", "cls", "config"})
 _UNEXPECTED = re.compile(
@@ -45,7 +46,8 @@ _EXACT = frozenset(
         *("any", "none", "bool", "int", "float", "decimal", "str", "bytes", "literal", "enum", "uuid"),
         *("date", "time", "datetime", "timedelta", "nullable", "union", "tagged-union", "default"),
         *("list", "tuple", "set", "frozenset", "dict", "call", "arguments", "definitions", "definition-ref"),
-        *("typed-dict", "typed-dict-field", "model", "model-fields", "model-field"),
+        *("named-tuple", "named-tuple-field", "typed-dict", "typed-dict-field"),
+        *("model", "model-fields", "model-field"),
         *("dataclass", "dataclass-args", "dataclass-field"),
     }
 )
@@ -54,7 +56,7 @@ _EXACT = frozenset(
 class Shape:
     """Reads and writes the values of one type hint. Immutable; `shape_of` gives the one of a hint."""
 
-    __slots__ = ("_loose", "_serialize", "_validate", "_validate_json", "hint")
+    __slots__ = ("_loose", "_objects", "_serialize", "_validate", "_validate_json", "hint")
 
     def __init__(self, hint: Any) -> None:
         self.hint = hint
@@ -71,10 +73,18 @@ class Shape:
         self._validate, self._validate_json = validator.validate_python, validator.validate_json
         self._serialize = serializer.to_json
         self._loose = not nodes <= _EXACT
+        self._objects = not nodes.isdisjoint(_OBJECTS)
 
     def check(self, value: Any) -> Any:
         """The value, if it strictly is of this type; raises pydantic's `ValidationError`."""
-        return self._validate(value, strict=True)
+        checked = self._validate(value, strict=True)
+        if self._objects and checked is not value and (found := made_up(value, checked)) is not None:
+            path, cls, given = found  # strict mode makes models of dicts all the same
+            text: Any = "Input should be an instance of {name}"
+            error = PydanticCustomError("instance", text, {"name": cls.__qualname__})
+            details: Any = {"type": error, "loc": path, "input": given}
+            raise ValidationError.from_exception_data(describe(self.hint), [details])
+        return checked
 
     def dump(self, value: Any, what: str) -> bytes:
         """JSON of a checked value; raises `EncodeError` when it would not come back as it is."""
@@ -103,7 +113,7 @@ class Shape:
     def encode(self, value: Any, what: str = "the value") -> bytes:
         """JSON of a value; raises `EncodeError` naming the place when it does not strictly fit the hint."""
         try:
-            checked = self._validate(value, strict=True)
+            checked = self.check(value)
         except ValidationError as exc:
             raise EncodeError(f"{what} is not a valid {describe(self.hint)}: {explain(exc)}") from exc
         except Exception as exc:
@@ -188,10 +198,6 @@ def _patch(node: Any) -> Any:
     kind = node.get("type")
     if kind in _CONFIGURED:
         made["config"] = _configured(node.get("config") or {})
-        if kind == "model":
-            return _only_instances(made, node["cls"])
-    elif kind == "call" and isinstance(made["function"], type):
-        return _only_instances(made, made["function"])  # a NamedTuple
     elif kind in ("set", "frozenset") and "serialization" not in node:
         made["serialization"] = {"type": "function-wrap", "function": _in_order, "when_used": "json"}
     elif kind == "decimal" and not {"allow_inf_nan", "max_digits", "decimal_places"} & node.keys():
@@ -204,23 +210,6 @@ def _configured(config: dict[str, Any]) -> dict[str, Any]:
     if "ser_json_bytes" in config and "val_json_bytes" not in config:
         made["val_json_bytes"] = config["ser_json_bytes"]  # what a model writes, it must read
     return made
-
-
-def _only_instances(node: dict[str, Any], cls: type) -> dict[str, Any]:
-    """A node that takes no dict for a model and no tuple for a NamedTuple, though strict mode does."""
-    origin = (getattr(cls, "__pydantic_generic_metadata__", None) or {}).get("origin") or cls
-
-    def check(value: Any, info: Any) -> Any:
-        if info.mode == "python" and not isinstance(value, origin):
-            text: Any = "Input should be an instance of {name}"
-            raise PydanticCustomError("instance", text, {"name": cls.__name__})
-        return value
-
-    function = {"type": "with-info", "function": check}
-    wrapper = {"type": "function-before", "function": function, "schema": node}
-    if "ref" in node:
-        wrapper["ref"] = node.pop("ref")
-    return wrapper
 
 
 def _in_order(value: Any, handler: Any) -> list[Any]:

@@ -8,7 +8,7 @@ does.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any
 
@@ -27,6 +27,28 @@ def difference(before: Any, after: Any, loose: bool) -> tuple[Path, str] | None:
         except Exception:  # a user's __eq__, or a signalling NaN: look closer instead
             pass
     return _walk(before, after, loose, ())
+
+
+def made_up(before: Any, after: Any) -> tuple[Path, type, Any] | None:
+    """The first object in ``after`` that was made of a dict, list or tuple in ``before``: place, class, what it was."""
+    return _made_up(before, after, ())
+
+
+def _made_up(before: Any, after: Any, path: Path) -> tuple[Path, type, Any] | None:
+    if before is after:
+        return None
+    kind = type(after)
+    pairs: Iterable[tuple[Any, Any, Any]]
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        pairs = ((str(key), old, after.get(key)) for key, old in before.items())
+    elif isinstance(before, list | tuple) and isinstance(after, list | tuple):
+        if type(before) is not kind and hasattr(kind, "_fields"):
+            return path, kind, before
+        pairs = ((index, old, new) for index, (old, new) in enumerate(zip(before, after, strict=False)))
+    else:
+        made = isinstance(before, Mapping | list | tuple) and type(before) is not kind
+        return (path, kind, before) if made and not isinstance(after, Collection) else None
+    return next((found for key, old, new in pairs if (found := _made_up(old, new, (*path, key)))), None)
 
 
 def _walk(before: Any, after: Any, loose: bool, path: Path) -> tuple[Path, str] | None:
