@@ -59,9 +59,7 @@ def activity(ref: str = "a", **options: Any) -> rows.NewActivity:
 
 def scheduled(new: rows.NewActivity) -> Record:
     return record(
-        ev.ActivityScheduled(
-            at=NOW, ref=new.ref, activity=new.activity, execution_id=new.execution_id, queue=new.queue
-        )
+        ev.ActivityScheduled(at=NOW, ref=new.ref, activity=new.activity, execution_id=new.execution_id, queue=new.queue)
     )
 
 

@@ -32,3 +32,11 @@ async def bench(store: Store, conn: asyncpg.Connection) -> Bench:
     made = Bench(store, conn)
     await made.add_worker()
     return made
+
+
+@pytest.fixture
+async def other(database: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection whose transaction a test holds open."""
+    connection = await asyncpg.connect(database)
+    yield connection
+    await connection.close()

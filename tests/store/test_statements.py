@@ -102,7 +102,21 @@ def _reads_index(plans: list[dict[str, Any]], index: str, rows: int) -> None:
 
 async def test_a_commit_takes_all_locks_before_its_first_write(conn: asyncpg.Connection) -> None:
     """The window over the locked rows must not be planned away."""
-    args: list[Any] = [[1], ["default"], ["1"], [ids()], [ids()], [ids()], [ids()], [1], [1], [0], [None], [None], [False]]
+    args: list[Any] = [
+        [1],
+        ["default"],
+        ["1"],
+        [ids()],
+        [ids()],
+        [ids()],
+        [ids()],
+        [1],
+        [1],
+        [0],
+        [None],
+        [None],
+        [False],
+    ]
     plans = await _explain(conn, "commit_runs", *args, *([[]] * 27))
     names_of = [p for p in plans if p.get("Subplan Name") in ("CTE judged", "CTE locked")]
     assert any(p["Node Type"] == "WindowAgg" for p in plans)
