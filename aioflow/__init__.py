@@ -6,16 +6,17 @@ beside ``from aioflow import …``.
 The names are loaded together, at the first use of any: the command line, which only passes through here, stays quick.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+import importlib
+import typing
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from aioflow.api.activity import activity
     from aioflow.api.durable import (
         all_,
         any_,
         await_condition,
         await_signal,
+        logger,
         now,
         rng,
         side_effect,
@@ -68,6 +69,7 @@ __all__ = [
     "any_",
     "await_condition",
     "await_signal",
+    "logger",
     "now",
     "query",
     "rng",
@@ -81,12 +83,12 @@ __all__ = [
 
 _HOMES = ("api.activity", "api.durable", "api.messages", "api.workflow", "core.context", "core.retry", "errors")
 
-if not TYPE_CHECKING:  # else a type checker would take any name
+if not typing.TYPE_CHECKING:  # else a type checker would take any name
 
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module 'aioflow' has no attribute {name!r}")
-        homes = [vars(import_module(f"aioflow.{home}")) for home in _HOMES]
+        homes = [vars(importlib.import_module(f"aioflow.{home}")) for home in _HOMES]
         for each in __all__:
             globals()[each] = next(home[each] for home in homes if each in home)
         return globals()[name]

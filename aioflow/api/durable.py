@@ -16,6 +16,22 @@ from aioflow.core import ids
 from aioflow.core.context import Context, WorkflowInfo
 from aioflow.core.current import require
 from aioflow.core.durations import Duration, seconds
+from aioflow.telemetry import workflow_logger as logger
+
+__all__ = [
+    "all_",
+    "any_",
+    "await_condition",
+    "await_signal",
+    "logger",
+    "now",
+    "rng",
+    "side_effect",
+    "timer",
+    "uuid4",
+    "uuid7",
+    "workflow_info",
+]
 
 T = TypeVar("T")
 T1 = TypeVar("T1")
@@ -85,7 +101,8 @@ async def side_effect(fn: Callable[[], T], /, *, type: Any = None) -> T:
 
     For short things that cannot be replayed, like reading a flag or an environment variable. The value is stored under
     ``type``, or ``fn``'s return annotation. When the commit is lost, ``fn`` is called again; for effects on other
-    systems use an activity.
+    systems use an activity. What ``fn`` raises is kept as well, and raised as `RemoteError`; `EncodeError` and
+    `PayloadTooLarge` tell of a value that cannot be stored.
     """
     context = require("side_effect()")
     hint = type if type is not None else getattr(fn, "__annotations__", {}).get("return", Any)
