@@ -69,6 +69,7 @@ class Activities:
                         "retry",
                         "last_failure",
                         "payload",
+                        "workflow",
                     )
                 },
             )

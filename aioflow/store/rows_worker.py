@@ -226,6 +226,7 @@ class ClaimedActivity:
     retry: str | None
     last_failure: bytes | None
     payload: bytes | None
+    workflow: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,10 @@
--- Take activities that are due, for one worker.
+-- Take activities that are due, for one worker and of its namespace.
 -- $1 worker, $2 its claim epoch, $3 queues in order of preference, $4 activity names it knows, $5 attempt tokens:
 -- as many are taken as there are tokens
 -- Returns: a row per attempt. Locks: own worker row (key share, live and of this epoch) before any other; activity
 -- rows, skipping locked ones; no hot row. Index: activity_ready.
 with me as materialized (
-  select w.worker_id from aioflow.worker w
+  select w.namespace from aioflow.worker w
    where w.worker_id = $1 and not w.dead and w.claim_epoch = $2
      for key share
 ), ready as materialized (
@@ -14,7 +14,7 @@ with me as materialized (
      select x.shard, x.run_id, x.ref
        from aioflow.activity x
       where x.queue = q.queue and x.owner is null and x.visible_at <= aioflow.clock()
-        and x.activity = any ($4::text[]) and (select m.worker_id from me m) is not null
+        and x.activity = any ($4::text[]) and x.namespace = (select m.namespace from me m)
       order by x.visible_at
       limit cardinality($5::uuid[])
         for no key update skip locked) a
@@ -30,4 +30,5 @@ update aioflow.activity a
  where (a.shard, a.run_id, a.ref) = (n.shard, n.run_id, n.ref)
 returning a.shard, a.namespace, a.instance_id, a.run_id, a.ref, a.execution_id, a.activity, a.queue, a.token,
           a.attempt, a.deliveries, a.scheduled_at, a.started_at, a.start_to_close, a.schedule_to_close,
-          a.heartbeat_timeout, a.heartbeat, a.retry, a.last_failure, a.payload
+          a.heartbeat_timeout, a.heartbeat, a.retry, a.last_failure, a.payload,
+          (select r.workflow from aioflow.run r where r.shard = a.shard and r.run_id = a.run_id) as workflow

@@ -1,10 +1,10 @@
--- Take runs that are due, for one worker.
+-- Take runs that are due, for one worker and of its namespace.
 -- $1 worker, $2 its claim epoch, $3 queues in order of preference, $4 workflow names it knows, $5 limit, $6 token
 -- Returns: a row per claimed run; clock is read before any load, so due timers may be judged by it.
 -- Locks: own worker row (key share, live and of this epoch) before any other; hot rows, skipping locked ones.
 -- Index: instance_hot_ready.
 with me as materialized (
-  select w.worker_id from aioflow.worker w
+  select w.namespace from aioflow.worker w
    where w.worker_id = $1 and not w.dead and w.claim_epoch = $2
      for key share
 ), ready as materialized (
@@ -15,7 +15,7 @@ with me as materialized (
        from aioflow.instance_hot x
       where x.queue = q.queue and x.visible_at <= aioflow.clock() and x.visible_at < 'infinity'
         and x.owner is null and not x.paused and x.workflow = any ($4::text[])
-        and (select m.worker_id from me m) is not null
+        and x.namespace = (select m.namespace from me m)
       order by x.visible_at
       limit $5
         for no key update skip locked) h
