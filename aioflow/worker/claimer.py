@@ -1,0 +1,104 @@
+"""One loop for both kinds of work: reserve places, claim as much as fits, hand it on, sleep when there is no more."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import anyio
+
+from aioflow.core.fault import fault
+from aioflow.errors import StoreError
+from aioflow.telemetry import get_logger
+from aioflow.worker.backoff import backoff, jittered
+from aioflow.worker.slots import Slots
+from aioflow.worker.wakeup import Wake
+
+__all__ = ["Claimer", "Work"]
+
+log = get_logger("aioflow.worker")
+T = TypeVar("T")
+
+
+@dataclass(kw_only=True)
+class Work(Generic[T]):
+    """A kind of work, as its claimer sees it.
+
+    ``claim(limit)`` takes what is due; when its answer is lost, ``recover()`` gives back what it may have taken.
+    ``start(items)`` takes them over, with a place for each that it has to give back. ``next_due()`` is the time in
+    seconds until something is due, None when nothing is.
+    """
+
+    name: str
+    slots: Slots
+    wake: Wake
+    claim: Callable[[int], Awaitable[Sequence[T]]]
+    start: Callable[[Sequence[T]], None]
+    next_due: Callable[[], Awaitable[float | None]]
+    recover: Callable[[], Awaitable[None]]
+
+
+class Claimer(Generic[T]):
+    """Claims one kind of work until it is stopped."""
+
+    def __init__(self, work: Work[T], *, poll_interval: float, batch: int) -> None:
+        self._work, self._poll, self._batch = work, poll_interval, batch
+        self._stopped = False
+        self._failures = 0
+        self._overdue = False
+
+    def stop(self) -> None:
+        """Claim nothing more; a claim that is under way is still handed on."""
+        self._stopped = True
+        self._work.wake.set()
+
+    async def run(self) -> None:
+        """Claim until stopped."""
+        work = self._work
+        while not self._stopped:
+            places = await work.slots.reserve(self._batch)
+            work.wake.clear()
+            items: Sequence[T] = ()
+            try:
+                if not self._stopped:
+                    items = await self._claim(places)
+            finally:
+                work.slots.release(places - len(items))
+            if items:
+                self._overdue = False
+                await fault(f"claim.{work.name}.before_start")
+                work.start(items)
+            if len(items) < places and not self._stopped:
+                await self._sleep()
+
+    async def _claim(self, places: int) -> Sequence[T]:
+        try:
+            items = await self._work.claim(places)
+        except StoreError as exc:
+            self._failures += 1
+            log.warning("claim_failed", work=self._work.name, error=type(exc).__name__, failures=self._failures)
+            await self._work.recover()
+            return ()
+        self._failures = 0
+        return items
+
+    async def _sleep(self) -> None:
+        """Until woken, until the next thing is due, or for a while."""
+        pause = jittered(self._poll)
+        if self._failures:
+            await anyio.sleep(backoff(self._failures, 0.1, self._poll))
+            return
+        try:
+            due = await self._work.next_due()
+        except StoreError:
+            due = None
+        if due is not None and due <= 0:
+            # It became due just now, or it is of a type that is not known here: one more look tells.
+            self._overdue, again = True, not self._overdue
+            if again:
+                return
+        elif due is not None:
+            self._overdue = False
+            pause = min(pause, due)
+        await self._work.wake.wait(pause)

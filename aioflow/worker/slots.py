@@ -1,0 +1,35 @@
+"""Places for work: they are taken before anything is claimed, so that nothing is claimed that cannot begin."""
+
+from __future__ import annotations
+
+import anyio
+
+__all__ = ["Slots"]
+
+
+class Slots:
+    """A number of places; ``free`` of them are not taken."""
+
+    def __init__(self, total: int) -> None:
+        self.total = self.free = total
+        self._freed = anyio.Event()
+
+    async def reserve(self, most: int) -> int:
+        """Take as many places as are free, up to ``most``; waits for the first one."""
+        while self.free <= 0:
+            self._freed = anyio.Event()
+            await self._freed.wait()
+        taken = min(self.free, most)
+        self.free -= taken
+        return taken
+
+    def release(self, count: int = 1) -> None:
+        """Give places back."""
+        self.free += count
+        self._freed.set()
+
+    async def empty(self) -> None:
+        """Wait until no place is taken."""
+        while self.free < self.total:
+            self._freed = anyio.Event()
+            await self._freed.wait()

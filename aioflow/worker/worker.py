@@ -1,0 +1,216 @@
+"""The worker: one process that multiplexes workflow tasks and activities over one database."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from types import TracebackType
+
+import anyio
+
+from aioflow.core import aio, guard, scopes
+from aioflow.core.registry import Registry
+from aioflow.errors import ConfigurationError, WorkerExhausted
+from aioflow.store.migrations import check_schema
+from aioflow.store.notify import Notifier
+from aioflow.store.pool import Database
+from aioflow.store.store import Store
+from aioflow.telemetry import get_logger
+from aioflow.worker.backoff import persist
+from aioflow.worker.cache import RunCache
+from aioflow.worker.engine import Engine, Shared
+from aioflow.worker.session import Profile, Session
+from aioflow.worker.settings import Source, WorkerSettings
+from aioflow.worker.stepper import Stepper
+
+__all__ = ["Worker"]
+
+log = get_logger("aioflow.worker")
+
+
+class Worker:
+    """Runs workflows and activities while it is entered::
+
+        async with Worker(client, workflows=[OrderWorkflow], activities=[charge]):
+            ...
+
+    Args:
+        client: whose database and namespace are served; the worker opens connections of its own.
+        workflows: workflow classes, and modules of which all are taken.
+        activities: activities, and modules of which all are taken.
+        queues: queues to serve; by default those that the workflows and activities name.
+        concurrency: activities that run at once (200), and workflow tasks beside them.
+        settings: everything else.
+        identity: how people recognise the process; by default host and process id.
+
+    Raises `ConfigurationError` and `DefinitionError` at once, `DatabaseUnavailable`, `SchemaNotMigrated` and
+    `SchemaTooNew` when entered. Leaving drains: nothing more is claimed, running work is finished or given back.
+    """
+
+    def __init__(
+        self,
+        client: Source,
+        *,
+        workflows: Iterable[object] = (),
+        activities: Iterable[object] = (),
+        queues: Iterable[str] | None = None,
+        concurrency: int | None = None,
+        settings: WorkerSettings | None = None,
+        identity: str | None = None,
+    ) -> None:
+        if client.dsn is None:
+            raise ConfigurationError(
+                "a worker opens its own connections, so it needs an address: this client was made from a pool; "
+                "give the worker one of Client.connect('postgresql://…')"
+            )
+        settings = settings or WorkerSettings()
+        if concurrency is not None:
+            settings = replace(settings, concurrency=concurrency)
+        registry = Registry(workflows=workflows, activities=activities)
+        if not registry.workflows and not registry.activities:
+            raise ConfigurationError("a worker needs workflows=[...] or activities=[...]")
+        if isinstance(queues, str):
+            raise ConfigurationError("queues= is a list of names, as in queues=['orders']")
+        named = tuple(dict.fromkeys(queues or settings.queues)) or _queues_of(registry)
+        self._dsn, self._listen_dsn = client.dsn, client.listen_dsn or client.dsn
+        self._profile = Profile(
+            identity=identity or f"{socket.gethostname()}:{os.getpid()}",
+            namespace=client.namespace,
+            queues=named,
+            registry=registry,
+            settings=settings,
+        )
+        self._drain, self._stopped = anyio.Event(), anyio.Event()
+        self._exhausted = False
+        self._stack: AsyncExitStack | None = None
+
+    @property
+    def identity(self) -> str:
+        """How people recognise the process."""
+        return self._profile.identity
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that are served."""
+        return self._profile.queues
+
+    async def __aenter__(self) -> Worker:
+        if self._stack is not None:
+            raise RuntimeError("a worker is entered once; make another one")
+        aio.install()
+        scopes.install()
+        guard.install()
+        stack = self._stack = AsyncExitStack()
+        try:
+            shared = await stack.enter_async_context(self._shared())
+            session = Session(shared.store, self._profile)
+            await session.register()
+            stack.push_async_exit(_unwrap)
+            group = await stack.enter_async_context(anyio.create_task_group())
+            group.start_soon(shared.stepper.watch)
+            group.start_soon(self._serve, shared, session)
+            stack.push_async_callback(self._end, group.cancel_scope)
+        except BaseException:
+            await stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._stack is not None
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def run(self) -> None:
+        """Enter, and work until cancelled or drained."""
+        async with self:
+            await self._stopped.wait()
+
+    async def drain(self) -> None:
+        """Claim nothing more, finish or give back what is held, and stop; returns when it is done."""
+        self._drain.set()
+        await self._stopped.wait()
+
+    def request_drain(self) -> None:
+        """Begin to drain, without waiting for it."""
+        self._drain.set()
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _shared(self) -> AsyncIterator[Shared]:
+        settings = self._profile.settings
+        db = await Database.connect(
+            self._dsn, max_size=settings.connections, application_name=f"aioflow worker {self.identity}"[:63]
+        )
+        stepper: Stepper | None = None
+        notifier: Notifier | None = None
+        try:
+            await check_schema(db)
+            notifier = Notifier(db)
+            stepper = Stepper(settings.step_limit, settings.abandoned_threads, self._exhaust)
+            yield Shared(
+                profile=self._profile,
+                store=Store(db),
+                dsn=self._dsn,
+                listen_dsn=self._listen_dsn,
+                notifier=notifier,
+                stepper=stepper,
+                cache=RunCache(settings.cached_runs, settings.cached_bytes, lambda gone: stepper.post(gone.evict)),
+                threads=anyio.CapacityLimiter(settings.concurrency),
+            )
+        finally:
+            with anyio.CancelScope(shield=True):
+                if stepper is not None:
+                    stepper.close()
+                if notifier is not None:
+                    await notifier.close()
+                await db.close()
+
+    async def _serve(self, shared: Shared, session: Session) -> None:
+        """Work, under a new registration whenever the lease was lost."""
+        try:
+            while True:
+                await Engine(shared, session).run(self._drain)
+                shared.cache.clear()
+                if self._drain.is_set():
+                    break
+                session = Session(shared.store, self._profile)
+                await persist(session.register)
+            if self._exhausted:
+                raise WorkerExhausted(
+                    f"workflow code blocked more than {shared.profile.settings.abandoned_threads} threads for good; "
+                    "the worker was drained, restart it"
+                )
+        finally:
+            self._stopped.set()
+
+    async def _end(self, scope: anyio.CancelScope) -> None:
+        """Drain, whatever ended the body; then stop the rest."""
+        with anyio.CancelScope(shield=True):
+            await self.drain()
+        scope.cancel()
+
+    def _exhaust(self) -> None:
+        log.critical("worker_exhausted", identity=self.identity)
+        self._exhausted = True
+        self._drain.set()
+
+
+async def _unwrap(kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+    """A group of one exception says no more than the exception."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+        if not isinstance(error, BaseExceptionGroup):
+            raise error
+    return False
+
+
+def _queues_of(registry: Registry) -> tuple[str, ...]:
+    """The queues that definitions name, workflows first."""
+    named = [one.queue for one in registry.workflows.values()]
+    named += [one.options.queue for one in registry.activities.values() if one.options.queue]
+    return tuple(dict.fromkeys(named)) or ("default",)
