@@ -184,14 +184,16 @@ class Listener:
             self._probe, arrived = _PROBE + secrets.token_hex(8), self._seen
             arrived.clear()
             await connection.execute(sql("notify"), [self._channels[0]], [self._probe])
-            await asyncio.wait_for(arrived.wait(), self._probe_within)
+            async with asyncio.timeout(self._probe_within):  # wait_for() of 3.11 may swallow a cancellation
+                await arrived.wait()
             self.listening = True
             if first:
                 first = False
                 self._tell(True, "listening")
                 self._on_reset()
             try:
-                await asyncio.wait_for(gone.wait(), self._probe_every)
+                async with asyncio.timeout(self._probe_every):
+                    await gone.wait()
             except TimeoutError:
                 continue
 

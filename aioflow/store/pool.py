@@ -76,7 +76,7 @@ async def shielded(work: Coroutine[Any, Any, T]) -> T:
             try:
                 await asyncio.shield(task)
             except asyncio.CancelledError as exc:
-                if not task.done():
+                if not task.cancelled():  # the caller's, also when the task ended in the same moment
                     cancelled = exc
             except Exception:
                 break
