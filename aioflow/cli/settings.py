@@ -201,9 +201,7 @@ def _read_table(file: Path | None) -> dict[str, tuple[str, Any]]:
     read: dict[str, tuple[str, Any]] = {}
     for key, value in table.items():
         if (name := known.get(key.replace("-", "_"))) is None:
-            raise ConfigurationError(
-                f"{file}: [tool.aioflow] has no {key!r}; known are {', '.join(sorted(known))}"
-            )
+            raise ConfigurationError(f"{file}: [tool.aioflow] has no {key!r}; known are {', '.join(sorted(known))}")
         read[name] = (f"{file}: {key}", value)
     return read
 
