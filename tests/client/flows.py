@@ -86,3 +86,15 @@ class Failing(Workflow):
 class Sleeping(Workflow, queue="nobody"):
     async def handle(self) -> None:
         await timer(3600)
+
+
+class Patient(Workflow):
+    """Runs until cancelled, then says why it stops."""
+
+    async def handle(self) -> str:
+        try:
+            await timer(3600)
+        except asyncio.CancelledError:
+            await charge(Order("cleanup"))
+            raise
+        return "done"
