@@ -22,6 +22,7 @@ from aioflow.core.shape import Shape, describe, explain, locate, shape_of
 from aioflow.errors import ArgumentError, DecodeError, DefinitionError, EncodeError
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+Names = tuple[str, ...] | None  # None: stored as a bare array
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -37,21 +38,17 @@ class _Text:
 
 
 def _plain(parameter: Parameter) -> Parameter:
-    return (
-        parameter
-        if parameter.annotation is Parameter.empty
-        else parameter.replace(annotation=_Text(parameter))
-    )
+    return parameter if parameter.annotation is Parameter.empty else parameter.replace(annotation=_Text(parameter))
 
 
-def _count(text: bytes, what: str) -> tuple[int, tuple[str, ...]]:
+def _count(text: bytes, what: str) -> tuple[int, Names]:
     """How many positional values stored arguments have, and which names."""
     try:
         raw = from_json(text)
     except ValueError as exc:
         raise DecodeError(f"{what} is not JSON: {exc}") from exc
     if isinstance(raw, list):
-        return len(raw), ()
+        return len(raw), None
     if isinstance(raw, dict) and isinstance(raw.get("args"), list) and isinstance(raw.get("kwargs"), dict):
         return len(raw["args"]), tuple(raw["kwargs"])
     raise DecodeError(f"{what} is neither an array nor args and kwargs")
@@ -75,7 +72,7 @@ class Signature:
         self._required = sum(p.default is Parameter.empty for p in self._positional)
         self._most = sys.maxsize if self._variadic else len(self._positional)
         self._simple = not any(p.default is Parameter.empty for p in self._named.values())
-        self._shapes: dict[tuple[int, tuple[str, ...]], Shape] = {}
+        self._shapes: dict[tuple[int, Names], Shape] = {}
         self._usual: Shape | None = None  # of the number of values seen last, to read without counting first
 
     def __str__(self) -> str:
@@ -122,7 +119,7 @@ class Signature:
         `EncodeError` when a value would not come back as it is, `PayloadTooLarge`.
         """
         positional, named = self._bind(args, kwargs)
-        shape = self._shape(len(positional), tuple(named))
+        shape = self._shape(len(positional), tuple(named) or None)
         value: Any = {"args": positional, "kwargs": named} if named else positional
         try:
             checked = shape.check(value)
@@ -186,14 +183,12 @@ class Signature:
             except DecodeError:
                 pass  # another number of values, or a misfit that is explained below
         count, names = _count(text, what)
-        if problem := self._misfit(count, names):
+        if problem := self._misfit(count, names or ()):
             raise DecodeError(f"{what} does not fit {self}: {problem}")
         shape = self._shape(count, names)
         value = shape.decode(text, what)
-        if names:
+        if names is not None:
             return tuple(value["args"]), value["kwargs"]
-        if isinstance(value, dict):
-            return tuple(value["args"]), {}
         self._usual = shape
         return tuple(value), {}
 
@@ -223,7 +218,7 @@ class Signature:
             args = [raw]
         if problem := self._misfit(len(args), names):
             raise ArgumentError(f"{self.name}(): {problem}; it is {self}")
-        shape = self._shape(len(args), names)
+        shape = self._shape(len(args), names or None)
         if names:
             text = b'{"args":[],"kwargs":' + (text.encode() if isinstance(text, str) else text) + b"}"
         elif args is not raw:
@@ -236,14 +231,12 @@ class Signature:
 
     def _by_name(self, raw: dict[str, Any]) -> bool:
         """Whether a JSON object names the parameters, rather than being the value of the only one."""
-        known = {
-            p.name for p in self._positional if p.kind is not Parameter.POSITIONAL_ONLY
-        } | self._named.keys()
+        known = {p.name for p in self._positional if p.kind is not Parameter.POSITIONAL_ONLY} | self._named.keys()
         return bool(raw) and raw.keys() <= known
 
     # -- shapes -----------------------------------------------------------------------------------
 
-    def _shape(self, count: int, names: tuple[str, ...]) -> Shape:
+    def _shape(self, count: int, names: Names) -> Shape:
         """Shape of this many positional values and these named ones; cached."""
         shape = self._shapes.get((count, names))
         if shape is None:
@@ -254,12 +247,12 @@ class Signature:
             )
         return shape
 
-    def _joint_hint(self, count: int, names: tuple[str, ...]) -> Any:
+    def _joint_hint(self, count: int, names: Names) -> Any:
         hints = [self._hint(p) for p in self._positional[:count]]
         if self._variadic is not None:
             hints += [self._hint(self._variadic)] * (count - len(hints))
         args: Any = tuple[tuple(hints)] if hints else tuple[()]  # type: ignore[misc]  # made at run time
-        if not names:
+        if names is None:
             return args
         known = {p.name: p for p in self.parameters}
         fields = {name: self._hint(known.get(name, self._extra)) for name in names}
