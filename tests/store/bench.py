@@ -36,7 +36,7 @@ async def later(conn: asyncpg.Connection, seconds: float) -> None:
     """Move the database's clock."""
     await conn.execute(
         "create or replace function aioflow.clock() returns timestamptz language plpgsql stable as "
-        f"$$ begin return pg_catalog.clock_timestamp() + interval '{float(seconds)} seconds'; end $$"
+        f"$$ begin return pg_catalog.clock_timestamp() + interval '{float(seconds)} s'; end $$"
     )
 
 
@@ -155,6 +155,13 @@ class Bench:
     async def kinds(self, run_id: UUID | None, instance_id: str = "i") -> list[str]:
         assert run_id is not None
         return [e.record.kind for e in await self.store.read_history(key(instance_id), run_id)]
+
+    async def leftovers(self) -> int:
+        """Rows that only open instances have."""
+        return await self.conn.fetchval(
+            "select (select count(*) from aioflow.activity) + (select count(*) from aioflow.timer)"
+            " + (select count(*) from aioflow.inbox) + (select count(*) from aioflow.instance_hot)"
+        )
 
     async def healthy(self) -> None:
         assert await self.store.invariants() == []
