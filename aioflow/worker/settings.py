@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from aioflow.core.limits import Limits
 from aioflow.errors import ConfigurationError
@@ -105,5 +105,6 @@ class WorkerSettings:
         for name in ("drain_grace", "cancel_grace", "abandoned_threads"):
             if getattr(self, name) < 0:
                 raise ConfigurationError(f"WorkerSettings({name}=) is zero or more")
-        if not isinstance(self.queues, tuple) or not all(self.queues):
+        queues: Any = self.queues
+        if isinstance(queues, str) or not all(isinstance(name, str) and name for name in queues):
             raise ConfigurationError("WorkerSettings(queues=) is a tuple of names")

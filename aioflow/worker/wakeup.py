@@ -23,6 +23,7 @@ class Wake:
     def __init__(self) -> None:
         self._event = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._when = 0.0
 
     def set(self) -> None:
         """Wake now."""
@@ -38,10 +39,12 @@ class Wake:
             self.set()
             return
         loop = asyncio.get_running_loop()
+        now = loop.time()
         if self._timer is not None:
-            if not self._timer.cancelled() and loop.time() < self._timer.when() <= loop.time() + seconds:
+            if now < self._when <= now + seconds:
                 return
             self._timer.cancel()
+        self._when = now + seconds  # kept here: the handles of other loops do not always tell
         self._timer = loop.call_later(seconds, self._event.set)
 
     async def wait(self, at_most: float) -> None:

@@ -84,7 +84,7 @@ class Worker:
             settings=settings,
         )
         self._drain, self._stopped = anyio.Event(), anyio.Event()
-        self._exhausted = False
+        self._exhausted = self._started = False
         self._stack: AsyncExitStack | None = None
 
     @property
@@ -97,6 +97,11 @@ class Worker:
         """The queues that are served."""
         return self._profile.queues
 
+    @property
+    def started(self) -> bool:
+        """Whether it is connected and registered."""
+        return self._started
+
     async def __aenter__(self) -> Worker:
         if self._stack is not None:
             raise RuntimeError("a worker is entered once; make another one")
@@ -108,7 +113,6 @@ class Worker:
             shared = await stack.enter_async_context(self._shared())
             session = Session(shared.store, self._profile)
             await session.register()
-            stack.push_async_exit(_unwrap)
             group = await stack.enter_async_context(anyio.create_task_group())
             group.start_soon(shared.stepper.watch)
             group.start_soon(self._serve, shared, session)
@@ -116,13 +120,20 @@ class Worker:
         except BaseException:
             await stack.aclose()
             raise
+        self._started = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._stack is not None
-        await self._stack.__aexit__(kind, error, trace)
+        try:
+            await self._stack.__aexit__(kind, error, trace)
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) > 1:
+                raise
+            if group.exceptions[0] is not error:  # what the body raised goes on as it is
+                raise group.exceptions[0] from group
 
     async def run(self) -> None:
         """Enter, and work until cancelled or drained."""
@@ -174,7 +185,7 @@ class Worker:
         """Work, under a new registration whenever the lease was lost."""
         try:
             while True:
-                await Engine(shared, session).run(self._drain)
+                await self._work(shared, session)
                 shared.cache.clear()
                 if self._drain.is_set():
                     break
@@ -188,6 +199,14 @@ class Worker:
         finally:
             self._stopped.set()
 
+    async def _work(self, shared: Shared, session: Session) -> None:
+        try:
+            await Engine(shared, session).run(self._drain)
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) > 1:
+                raise
+            raise group.exceptions[0] from group
+
     async def _end(self, scope: anyio.CancelScope) -> None:
         """Drain, whatever ended the body; then stop the rest."""
         with anyio.CancelScope(shield=True):
@@ -198,15 +217,6 @@ class Worker:
         log.critical("worker_exhausted", identity=self.identity)
         self._exhausted = True
         self._drain.set()
-
-
-async def _unwrap(kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
-    """A group of one exception says no more than the exception."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-        if not isinstance(error, BaseExceptionGroup):
-            raise error
-    return False
 
 
 def _queues_of(registry: Registry) -> tuple[str, ...]:
