@@ -25,6 +25,7 @@ from aioflow.store.pool import Database
 P = ParamSpec("P")
 R = TypeVar("R")
 Events = list[HistoryEvent]
+_FROM_ENVIRONMENT = "postgresql://"  # the driver fills in PGHOST, PGUSER, PGDATABASE, ...
 
 
 class Client:
@@ -108,13 +109,13 @@ class Client:
         try:
             await check_schema(database)
             limits = Limits() if payload_limit is None else Limits(payload=payload_limit)
-            listening = listen_dsn or (dsn if pool is None else None)
+            listening = listen_dsn or dsn
             session = Session(
                 database,
                 namespace=namespace,
                 identity=identity or default_identity(),
                 workflows=workflows,
-                listen=(listening,) if listening is not None or pool is None else None,
+                listen_dsn=listening,
                 limits=limits,
             )
         except BaseException:
@@ -249,7 +250,7 @@ class Client:
 def _target(target: object) -> tuple[str | None, object | None]:
     """Address and pool of what was given to connect to."""
     if target is None or isinstance(target, str):
-        return target, None
+        return target or _FROM_ENVIRONMENT, None
     if hasattr(target, "acquire") and hasattr(target, "release"):
         return None, target
     raise ConfigurationError(f"a client connects to an address or an asyncpg pool, not to {type(target).__name__}")

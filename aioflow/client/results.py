@@ -10,6 +10,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import Context
+from itertools import islice
 from random import Random
 from typing import Final
 from uuid import UUID
@@ -25,7 +26,9 @@ from aioflow.store.rows import InstanceRef, ResultRow
 OPEN: Final = frozenset({"running", "reserved"})
 _BATCH: Final = 500
 _TICK: Final = 0.05
-_FIRST, _FACTOR, _LAST = 0.25, 1.7, 5.0
+FIRST: Final = 0.25  # seconds until a waiter asks again, growing by the factor up to the last
+FACTOR: Final = 1.7
+_LAST: Final = 5.0
 _LAST_DEAF: Final = 1.0
 
 Read = Callable[[Sequence[InstanceRef]], Awaitable[list[ResultRow | None]]]
@@ -40,7 +43,7 @@ class _Waiter:
 
     def __init__(self, key: InstanceKey, run_id: UUID | None, future: asyncio.Future[ResultRow]) -> None:
         self.key, self.run_id, self.future = key, run_id, future
-        self.delay = _FIRST
+        self.delay = FIRST
         self.poked = False
         self.timer: asyncio.TimerHandle | None = None
 
@@ -119,11 +122,14 @@ class Results:
             await self._wake.wait()
             self._wake.clear()
             while self._due:
-                batch = list(self._due)[:_BATCH]
-                for waiter in batch:
-                    del self._due[waiter]
-                    waiter.poked = False
-                await self._ask(batch)
+                await self._ask(self._take())
+
+    def _take(self) -> list[_Waiter]:
+        batch = list(islice(self._due, _BATCH))
+        for waiter in batch:
+            del self._due[waiter]
+            waiter.poked = False
+        return batch
 
     async def _ask(self, batch: list[_Waiter]) -> None:
         try:
@@ -183,7 +189,7 @@ class Results:
     def _later(self, waiter: _Waiter) -> None:
         loop = asyncio.get_running_loop()
         when = loop.time() + waiter.delay * self._random.uniform(0.8, 1.2)
-        waiter.delay = min(waiter.delay * _FACTOR, _LAST if self._hearing() else _LAST_DEAF)
+        waiter.delay = min(waiter.delay * FACTOR, _LAST if self._hearing() else _LAST_DEAF)
         # Whoever falls into the same tick asks in the same query.
         waiter.timer = loop.call_at(math.ceil(when / _TICK) * _TICK, self._make_due, waiter)
 

@@ -34,7 +34,7 @@ def default_identity() -> str:
 
 
 class Session:
-    """One open client. ``listen`` holds a direct address for notifications; None: polling alone."""
+    """One open client. ``listen_dsn`` is a direct address for notifications; None: polling alone."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Session:
         namespace: str,
         identity: str,
         workflows: Iterable[type],
-        listen: tuple[str | None] | None,
+        listen_dsn: str | None,
         limits: Limits,
     ) -> None:
         self.database, self.namespace, self.identity, self.limits = database, namespace, identity, limits
@@ -53,7 +53,7 @@ class Session:
         self.queries = Queries(self.store, limits=limits)
         self._results = Results(self.store.results, hearing=self._hearing, random=SystemRandom())
         self._notifier = Notifier(database)
-        self._listen = listen
+        self._listen_dsn = listen_dsn
         self._listener: Listener | None = None
         self._starts = Batcher[StartRequest, StartOutcome](self.store.start)
         # One lane, so that signals that follow each other arrive in that order.
@@ -105,8 +105,8 @@ class Session:
 
     async def result(self, key: InstanceKey, run_id: UUID | None) -> ResultRow:
         """Wait for the end of a chain of runs; the first call starts the listener."""
-        if self._listener is None and self._listen is not None and not self._closed:
-            self._listener = Listener(self._listen[0], [DONE], self._heard, self._results.rescan)
+        if self._listener is None and self._listen_dsn is not None and not self._closed:
+            self._listener = Listener(self._listen_dsn, [DONE], self._heard, self._results.rescan)
             await self._listener.__aenter__()
         return await self._results.wait(key, run_id)
 
