@@ -156,7 +156,12 @@ class Known:
         name = ""
         for fresh in (False, True):
             name = await self._type_of(key, fresh=fresh)
-            found = self._classes.get(name) or await self._row(name, fresh=fresh)
+            try:
+                found = self._classes.get(name) or await self._row(name, fresh=fresh)
+            except UnknownWorkflow:
+                if fresh:
+                    raise
+                continue
             if signal in found.signals or found.open_signals:
                 return found
         names = ", ".join(sorted(found.signals if found else ())) or "none"

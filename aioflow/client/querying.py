@@ -74,25 +74,21 @@ class Queries:
 
     async def _caught_up(self, key: InstanceKey, run_id: UUID | None) -> UUID:
         """Wait until what was accepted is consumed; gives the run to replay."""
-        now = (await self._store.generations([key]))[0]
-        if now is None or (run_id is not None and now.run_id != run_id):
-            return await self._closed_run(key, run_id)
-        wanted, current = now.wake, run_id or now.run_id
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + self._catch_up, _POLL
-        while now.ack < wanted and (current is None or now.run_id == current):
+        wanted: int | None = None
+        while True:
+            now = (await self._store.generations([key]))[0]
+            if now is None or (run_id is not None and now.run_id != run_id):
+                return await self._closed_run(key, run_id)
+            wanted = now.wake if wanted is None else wanted
+            if now.ack >= wanted and now.run_id is not None:
+                return now.run_id
             if loop.time() + pause > deadline:
-                log.warning("a query answers from stale state", instance_id=key.instance_id, run_id=str(current))
-                break
+                log.warning("a query answers from stale state", instance_id=key.instance_id, run_id=str(now.run_id))
+                return now.run_id or await self._closed_run(key, None)
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _POLL_MOST)
-            later = (await self._store.generations([key]))[0]
-            if later is None:
-                break
-            now, current = later, current or later.run_id
-        if current is None:
-            return await self._closed_run(key, None)
-        return current
 
     async def _closed_run(self, key: InstanceKey, run_id: UUID | None) -> UUID:
         row = await self._store.describe(key, run_id)

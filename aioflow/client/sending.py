@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -30,7 +32,7 @@ async def signal(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> None:
-    """Deliver one signal, once. An instance that is about to close is asked again for a few seconds."""
+    """Deliver one signal, once."""
     name, payload, request_key = await session.known.message(key, definition, wanted, args, kwargs)
     own = request_key or session.ids().hex
     event = SignalReceived(at=_UNSET_TIME, ref=own, payload=payload, name=name, identity=session.identity)
@@ -43,15 +45,7 @@ async def signal(
         keep=None if request_key else RETRY_KEY_KEPT,
         alone=request_key is not None,
     )
-    loop = asyncio.get_running_loop()
-    deadline, pause = loop.time() + CLOSING_PATIENCE, _PAUSE
-    while True:
-        answer = await session.signal(request)
-        if answer.outcome != "closing" or loop.time() + pause > deadline:
-            break
-        await asyncio.sleep(pause)
-        pause *= 1.5
-    _accepted(session, key, answer)
+    await _deliver(session, key, partial(session.signal, request))
 
 
 async def cancel(session: Session, key: InstanceKey, reason: str | None, grace: float | None) -> None:
@@ -67,8 +61,11 @@ async def cancel(session: Session, key: InstanceKey, reason: str | None, grace: 
         keep=RETRY_KEY_KEPT,
         alone=False,
     )
-    (answer,) = await session.store.request_cancel([request])
-    _accepted(session, key, answer)
+
+    async def send() -> DeliveryOutcome:
+        return (await session.store.request_cancel([request]))[0]
+
+    await _deliver(session, key, send)
 
 
 async def terminate(session: Session, key: InstanceKey, run_id: UUID | None, reason: str | None) -> UUID:
@@ -94,7 +91,13 @@ async def terminate(session: Session, key: InstanceKey, run_id: UUID | None, rea
     return answer.run_id
 
 
-def _accepted(session: Session, key: InstanceKey, answer: DeliveryOutcome) -> None:
+async def _deliver(session: Session, key: InstanceKey, send: Callable[[], Awaitable[DeliveryOutcome]]) -> None:
+    """Send until taken or refused; an instance that is about to close is asked again for a few seconds."""
+    loop = asyncio.get_running_loop()
+    deadline, pause = loop.time() + CLOSING_PATIENCE, _PAUSE
+    while (answer := await send()).outcome == "closing" and loop.time() + pause <= deadline:
+        await asyncio.sleep(pause)
+        pause *= 1.5
     if answer.outcome not in ("accepted", "duplicate"):
         raise refused(key, answer.outcome)
     if answer.ready and answer.queue is not None:

@@ -84,12 +84,14 @@ class Session:
         """Send one start; those with generated ids share a transaction."""
         if request.alone:
             return (await self.store.start([request]))[0]
+        self.require_open()  # again: names may have been looked up since
         return await self._starts(request)
 
     async def signal(self, request: SignalRequest) -> DeliveryOutcome:
         """Send one signal; those without a key of the caller share a transaction."""
         if request.alone:
             return (await self.store.signal([request]))[0]
+        self.require_open()
         return await self._signals(request)
 
     def wake(self, queue: str) -> None:

@@ -60,9 +60,8 @@ async def start(
     answer = await session.start(request)
     if answer.outcome not in ("started", "existing") or answer.run_id is None:
         raise refused_start(key, answer.outcome, answer.run_id, request.reuse)
-    if answer.outcome == "started" and not answer.again:
-        session.wake(target.queue)
     if answer.outcome == "started":
+        session.wake(target.queue)
         session.known.note(key, target.name)
     return Started(key, answer.run_id)
 
