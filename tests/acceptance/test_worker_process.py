@@ -1,0 +1,140 @@
+"""Worker processes that are killed and stopped, seen from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from aioflow.client import Client
+from tests.acceptance.worker_process import Chain
+from tests.support import eventually
+
+ROOT = Path(__file__).parents[2]
+
+
+class Workers:
+    """Starts worker processes and looks at what their activities did."""
+
+    def __init__(self, dsn: str, folder: Path) -> None:
+        self.dsn, self.folder = dsn, folder
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, grace: float = 10.0) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.acceptance.worker_process", self.dsn, str(grace)],
+            cwd=ROOT,
+            env=os.environ | {"AIOFLOW_TEST_FOLDER": str(self.folder)},
+        )
+        self.processes.append(process)
+        return process
+
+    def open(self) -> None:
+        (self.folder / "open").touch()
+
+    def log(self) -> list[list[str]]:
+        """Name, execution id and attempt id of each attempt."""
+        path = self.folder / "log"
+        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+    def attempts(self, name: str) -> list[list[str]]:
+        return [line[1:] for line in self.log() if line[0] == name]
+
+
+@pytest.fixture
+def workers(database: str, tmp_path: Path) -> Iterator[Workers]:
+    made = Workers(database, tmp_path)
+    yield made
+    for process in made.processes:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+async def client(database: str) -> Any:
+    async with Client.connect(database) as made:
+        yield made
+
+
+async def exit_code(process: subprocess.Popen[bytes]) -> int:
+    await eventually(lambda: process.poll() is not None)
+    assert process.returncode is not None
+    return process.returncode
+
+
+async def test_a_killed_worker_is_survived(client: Client, workers: Workers) -> None:
+    first = workers.start()
+    instance = await client.start(Chain, ["a", "slow", "b"])
+    await eventually(lambda: workers.attempts("slow"))
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    workers.open()
+    workers.start()
+    assert await instance.result(timeout=30) == ["a", "slow", "b"]
+    (finished,) = workers.attempts("a")  # not executed again
+    before, after = workers.attempts("slow")
+    assert before[0] == after[0]
+    assert before[1] != after[1]
+    assert finished[0] != before[0]
+    history = await instance.history()
+    kinds = [event.kind for event in history]
+    assert kinds == ["RunStarted", *["ActivityScheduled", "ActivityCompleted"] * 3, "RunCompleted"]
+
+
+async def test_sigterm_lets_work_end(client: Client, workers: Workers) -> None:
+    process = workers.start()
+    instance = await client.start(Chain, ["slow", "b"])
+    await eventually(lambda: workers.attempts("slow"))
+    process.send_signal(signal.SIGTERM)
+    workers.open()
+    assert await exit_code(process) == 0
+    assert workers.attempts("b") == []
+    workers.start()
+    assert await instance.result(timeout=30) == ["slow", "b"]
+    assert len(workers.attempts("slow")) == 1
+
+
+async def test_sigterm_gives_back_what_does_not_end(client: Client, workers: Workers, database: str) -> None:
+    process = workers.start(grace=0.2)
+    await client.start(Chain, ["slow"])
+    await eventually(lambda: workers.attempts("slow"))
+    process.send_signal(signal.SIGTERM)
+    assert await exit_code(process) == 0
+    connection = await asyncpg.connect(database)
+    try:
+        rows = await connection.fetch(
+            "select owner, attempt, visible_at <= aioflow.clock() as ready from aioflow.activity"
+        )
+        assert [tuple(row) for row in rows] == [(None, 1, True)]
+        assert await connection.fetchval("select bool_and(released) from aioflow.worker")
+    finally:
+        await connection.close()
+
+
+async def test_a_second_sigterm_ends_it_at_once(client: Client, workers: Workers) -> None:
+    process = workers.start(grace=600)
+    instance = await client.start(Chain, ["slow"])
+    await eventually(lambda: workers.attempts("slow"))
+
+    def ended() -> bool:
+        process.send_signal(signal.SIGTERM)  # two that come at once are one for the kernel
+        return process.poll() is not None
+
+    await eventually(ended)
+    assert process.returncode == 143
+    workers.open()
+    workers.start()
+    assert await instance.result(timeout=30) == ["slow"]
+
+
+async def test_sigterm_while_it_starts(workers: Workers) -> None:
+    process = workers.start()
+    process.send_signal(signal.SIGTERM)
+    assert await exit_code(process) in (0, -signal.SIGTERM)
