@@ -11,6 +11,8 @@ from random import SystemRandom
 from typing import Final
 from uuid import UUID
 
+import structlog
+
 from aioflow.client.known import Known
 from aioflow.client.querying import Queries
 from aioflow.client.results import Results
@@ -26,6 +28,9 @@ from aioflow.store.store import Store
 
 RETRY_KEY_KEPT: Final = 86_400.0
 """Seconds for which a key that only guards against a lost answer is remembered."""
+
+
+log = structlog.get_logger("aioflow.client")
 
 
 def default_identity() -> str:
@@ -52,7 +57,7 @@ class Session:
         self.known = Known(self.store, namespace, workflows, payload_limit=limits.payload)
         self.queries = Queries(self.store, limits=limits)
         self._results = Results(self.store.results, hearing=self._hearing, random=SystemRandom())
-        self._notifier = Notifier(database)
+        self._notifier = Notifier(database, on_lost=_hint_lost)
         self._listen_dsn = listen_dsn
         self._listener: Listener | None = None
         self._starts = Batcher[StartRequest, StartOutcome](self.store.start)
@@ -117,6 +122,10 @@ class Session:
 
     def _heard(self, channel: str, items: list[str]) -> None:
         self._results.closed_runs(run for item in items if (run := _run_id(item)) is not None)
+
+
+def _hint_lost(error: Exception) -> None:
+    log.warning("workers could not be notified; they poll", error=str(error))
 
 
 def _run_id(text: str) -> UUID | None:

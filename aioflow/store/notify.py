@@ -46,11 +46,11 @@ def done_run(run_id: UUID) -> str:
 class Notifier:
     """Sends hints after the commit that caused them, coalesced, each batch in a transaction of its own.
 
-    A hint that cannot be sent is dropped: a poll finds the work.
+    A hint that cannot be sent is dropped, since a poll finds the work; ``on_lost`` is told why.
     """
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self, db: Database, *, on_lost: Callable[[Exception], None] | None = None) -> None:
+        self._db, self._on_lost = db, on_lost
         self._waiting: dict[str, set[str]] = {}
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -80,8 +80,9 @@ class Notifier:
                 await self._db.fetch(
                     sql("notify"), [c for c, _ in pairs], [p for _, p in pairs], point="notify", resend=False
                 )
-            except Exception:  # a lost hint costs a poll
-                continue
+            except Exception as exc:  # a lost hint costs a poll
+                if self._on_lost is not None:
+                    self._on_lost(exc)
 
 
 def payloads(channel: str, items: Iterable[str]) -> Iterator[str]:

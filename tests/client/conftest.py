@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import asyncpg
 import pytest
@@ -55,7 +55,7 @@ async def sql(database: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 @pytest.fixture
-def faults() -> AsyncIterator[list[str]]:
+def faults() -> Iterator[list[str]]:
     """Points at which the next answer is lost, each once; put names in."""
     points: list[str] = []
 

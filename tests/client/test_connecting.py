@@ -46,6 +46,17 @@ async def test_a_database_that_goes_away(database: str, sql: asyncpg.Connection,
         assert (await client.start(Double, 1)).run_id is not None
 
 
+async def test_connections_that_are_cut_are_replaced(database: str, sql: asyncpg.Connection) -> None:
+    async with Client.connect(database) as client:
+        for n in range(3):
+            await sql.fetch(
+                "select pg_terminate_backend(pid) from pg_stat_activity "
+                "where application_name = 'aioflow client' and datname = current_database()"
+            )
+            instance = await client.start(Double.options(id=f"{n}"), n)
+            assert (await instance.describe()).status == "running"
+
+
 async def test_a_database_that_is_not_migrated(empty_database: str) -> None:
     with pytest.raises(SchemaNotMigrated, match="aioflow migrate"):
         await Client.open(empty_database)
@@ -93,7 +104,7 @@ async def test_nothing_is_left_open_after_a_failure(database: str, sql: asyncpg.
     left = "select count(*) from pg_stat_activity where application_name like $1 and datname = current_database()"
 
     async def none_left() -> bool:
-        return await sql.fetchval(left, "aioflow%") == 0
+        return int(await sql.fetchval(left, "aioflow%")) == 0
 
     await eventually(none_left)
 

@@ -8,6 +8,8 @@ from typing import Any
 import asyncpg
 import pytest
 
+from aioflow import Workflow
+from aioflow import signal as decorate
 from aioflow.client import Client
 from aioflow.errors import (
     ArgumentError,
@@ -21,7 +23,6 @@ from aioflow.errors import (
     WorkflowCancelled,
     WorkflowTerminated,
 )
-from tests.client import flows
 from tests.client.flows import Double, Mailbox, Order, Orders, Patient, Receipt, Sleeping
 from tests.support_runs import Runs
 
@@ -113,8 +114,8 @@ async def test_wrong_arguments_and_handlers_are_refused(client: Client, sql: asy
     assert await inbox(sql) == 0
 
 
-class Other(flows.Workflow):
-    @flows.signal
+class Other(Workflow):
+    @decorate
     def ping(self) -> None: ...
 
     async def handle(self) -> None: ...

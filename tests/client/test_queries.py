@@ -26,6 +26,11 @@ from tests.support_runs import Runs
 CALLS: list[str] = []
 
 
+def called() -> int:
+    CALLS.append("called")
+    return 1
+
+
 class Base(Workflow):
     @query
     def kind(self) -> str:
@@ -51,7 +56,7 @@ class Effects(Base):
             pass
 
     async def handle(self) -> str:
-        await side_effect(lambda: CALLS.append("called") or 1)
+        await side_effect(called)
         await asyncio.sleep(3600)
         return "x"
 
