@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import io
 import sys
 from typing import Any
 
@@ -34,11 +35,21 @@ class _Commands(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
+        _print_anything()
         try:
             return super().invoke(ctx)
         except AioflowError as error:
             click.echo(f"aioflow: {error}", err=True)
             sys.exit(exit_code(error))
+        except KeyboardInterrupt as interrupt:
+            sys.exit(exit_code(interrupt))
+
+
+def _print_anything() -> None:
+    """Values of users may hold what the terminal's encoding lacks: it is escaped, never an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _module(name: str) -> str:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from aioflow.cli.settings import Settings
 
 __all__ = [
+    "arguments_options",
     "database_options",
     "database_url_option",
     "instance_argument",
@@ -53,6 +54,16 @@ modules_option = click.option(
     multiple=True,
     metavar="MODULE",
     help="Code of the workflows: pkg.mod or pkg.mod:name. May be given several times.",
+)
+
+arguments_options = _all(
+    click.option("--arg", "arg", multiple=True, metavar="JSON", help="One argument; once for each, in order."),
+    click.option(
+        "--args",
+        "args",
+        metavar="JSON",
+        help="All arguments: an array, or an object of parameters by name; - reads them from stdin.",
+    ),
 )
 
 run_option = click.option("--run", "run_id", type=click.UUID, metavar="ID", help="This run; else the current one.")
