@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import anyio
 
@@ -16,6 +16,9 @@ from aioflow.worker.slots import Slots
 from aioflow.worker.wakeup import Wake
 
 __all__ = ["Claimer", "Work"]
+
+_LEAST: Final = 8
+_LULL: Final = 0.005  # seconds: what was claimed just now mostly leads to more, so asking for due times can wait
 
 log = get_logger("aioflow.worker")
 T = TypeVar("T")
@@ -43,7 +46,8 @@ class Claimer(Generic[T]):
     """Claims one kind of work until it is stopped."""
 
     def __init__(self, work: Work[T], *, poll_interval: float, batch: int) -> None:
-        self._work, self._poll, self._batch = work, poll_interval, batch
+        self._work, self._poll, self._most = work, poll_interval, batch
+        self._batch = min(_LEAST, batch)
         self._stopped = False
         self._failures = 0
         self._overdue = False
@@ -69,7 +73,10 @@ class Claimer(Generic[T]):
                 self._overdue = False
                 await fault(f"claim.{work.name}.before_start")
                 work.start(items)
-            if len(items) < places and not self._stopped:
+            # As much as there was last time, and room for more: asking for much costs even when there is little.
+            self._batch = min(self._most, max(_LEAST, 2 * len(items)))
+            more = len(items) == places or self._stopped or (items and await work.wake.wait(_LULL))
+            if not more:
                 await self._sleep()
 
     async def _claim(self, places: int) -> Sequence[T]:

@@ -47,10 +47,11 @@ class Wake:
         self._when = now + seconds  # kept here: the handles of other loops do not always tell
         self._timer = loop.call_later(seconds, self._event.set)
 
-    async def wait(self, at_most: float) -> None:
-        """Sleep until woken, at most so many seconds."""
+    async def wait(self, at_most: float) -> bool:
+        """Sleep until woken, at most so many seconds; whether it was woken."""
         with anyio.move_on_after(at_most):
             await self._event.wait()
+        return self._event.is_set()
 
 
 class Waker:
