@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -14,10 +16,13 @@ import asyncpg
 import pytest
 
 from aioflow.client import Client
+from aioflow.store.pool import Database
+from aioflow.store.store import Store
 from tests.acceptance.worker_process import Chain
 from tests.support import eventually
 
 ROOT = Path(__file__).parents[2]
+RUNS, KILLS = 1_000, 10
 
 
 class Workers:
@@ -138,3 +143,36 @@ async def test_sigterm_while_it_starts(workers: Workers) -> None:
     process = workers.start()
     process.send_signal(signal.SIGTERM)
     assert await exit_code(process) in (0, -signal.SIGTERM)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_three_workers_killed_at_random_lose_nothing(client: Client, workers: Workers, database: str) -> None:
+    chance = random.Random(7)  # repeatable chaos
+    workers.open()
+    living = [workers.start() for _ in range(3)]
+    names = [f"step-{n}" for n in range(3)]
+    instances = await asyncio.gather(*(client.start(Chain.options(id=f"i{n}"), names) for n in range(RUNS)))
+    closed = "select count(*) from aioflow.run where status = 'completed'"
+    connection = await asyncpg.connect(database)
+    try:
+        for kill in range(KILLS):
+            # Spread over the whole time: the n-th kill comes after the n-th part of the runs is done.
+            share = RUNS * kill // KILLS
+            await eventually(lambda: _reached(connection, closed, share), within=120)  # noqa: B023  # called at once
+            victim = chance.randrange(len(living))
+            living[victim].kill()
+            living[victim].wait()
+            living[victim] = workers.start()
+        results = await asyncio.gather(*(one.result(timeout=120) for one in instances))
+        assert results == [names] * RUNS
+        outcomes = "select count(*) from aioflow.history where kind = 'ActivityCompleted'"
+        assert await connection.fetchval(outcomes) == 3 * RUNS
+    finally:
+        await connection.close()
+    async with await Database.connect(database, max_size=1) as db:
+        assert await Store(db).invariants() == []
+
+
+async def _reached(connection: asyncpg.Connection[Any], statement: str, count: int) -> bool:
+    return bool(await connection.fetchval(statement) >= count)
