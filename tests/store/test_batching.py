@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from aioflow.errors import DatabaseUnavailable
+from aioflow.errors import DatabaseUnavailable, StoreError
+from aioflow.store import rows
 from aioflow.store.batching import Batcher
+from tests.store.bench import Bench, signalled
 
 
 class Sink:
@@ -95,3 +97,23 @@ async def test_a_cancelled_caller_leaves_the_others_alone() -> None:
     sink.gate.set()
     assert await asyncio.gather(*tasks[1::2]) == [2, 6]
     assert sink.calls == [[0], [1, 3]]
+
+
+async def test_a_poisoned_signal_and_a_poisoned_commit_fail_alone_on_postgres(bench: Bench) -> None:
+    send: Batcher[rows.SignalRequest, rows.DeliveryOutcome] = Batcher(bench.store.signal, lanes=1)
+    commit: Batcher[rows.Commit, rows.CommitOutcome] = Batcher(bench.store.commit, lanes=1, key=lambda c: c.key)
+    for n in range(4):
+        await bench.start(f"i{n}")
+    requests = [
+        rows.SignalRequest(
+            namespace="default", instance_id=f"i{n}", record=signalled(ref="bad\0" if n == 2 else "fine"), alone=False
+        )
+        for n in range(4)
+    ]
+    sent = await asyncio.gather(*(send(request) for request in requests), return_exceptions=True)
+    assert [type(answer) for answer in sent] == [*[rows.DeliveryOutcome] * 2, StoreError, rows.DeliveryOutcome]
+    commits = [bench.decide(await bench.load(run)) for run in await bench.claim()]
+    commits[1].records.append(signalled(ref="bad\0"))
+    done = await asyncio.gather(*(commit(item) for item in commits), return_exceptions=True)
+    assert [getattr(answer, "status", type(answer)) for answer in done] == ["ok", StoreError, "ok", "ok"]
+    await bench.healthy()

@@ -24,8 +24,9 @@ SIGNALS = 60
 class Chaos:
     """Drives one database from several stores; every run schedules activities and ends on the signal ``stop``."""
 
-    def __init__(self, stores: list[Store], seed: int) -> None:
-        self.stores, self.random = stores, random.Random(seed)
+    def __init__(self, stores: list[Store], seed: int, kill: Callable[[], Awaitable[object]]) -> None:
+        self.stores, self.random, self.kill = stores, random.Random(seed), kill
+        self.killing = asyncio.Lock()
         self.accepted: dict[str, list[str]] = {f"i{n}": [] for n in range(INSTANCES)}
         self.sent = 0
         self.stopped = False
@@ -59,6 +60,10 @@ class Chaos:
             await store.register_worker(rows.WorkerRow(worker_id=me, identity="chaos", queues=("q",), lease=3600))
             epoch = 0
             while not self.stopped and self.random.random() > 0.05:
+                if self.random.random() < 0.1 and self.sent < SIGNALS * INSTANCES:
+                    async with self.killing:
+                        await self.kill()
+                    self.note("killed")
                 try:
                     await self.runs(store, me, epoch)
                     await self.activities(store, me, epoch)
@@ -123,17 +128,9 @@ class Chaos:
         for again in await store.retry_activities(retries) if retries else []:
             self.note(again.status)
 
-    async def killer(self, kill: Callable[[], Awaitable[object]]) -> None:
-        while not self.stopped:
-            await asyncio.sleep(0.15)
-            await kill()
-            self.note("killed")
-
 
 async def test_chaos(bench: Bench, database: str, conn: asyncpg.Connection) -> None:
     stores = [Store(await Database.connect(database, max_size=3, application_name="chaos")) for _ in range(3)]
-    chaos = Chaos(stores, seed=7)
-    started = [(await bench.start(name)).run_id for name in chaos.accepted]
 
     async def kill() -> object:
         return await conn.execute(
@@ -141,10 +138,10 @@ async def test_chaos(bench: Bench, database: str, conn: asyncpg.Connection) -> N
             "and datname = current_database() and random() < 0.4"
         )
 
+    chaos = Chaos(stores, 7, kill)
+    started = [(await bench.start(name)).run_id for name in chaos.accepted]
     workers = [asyncio.create_task(chaos.worker(store)) for store in stores]
-    killer = asyncio.create_task(chaos.killer(kill))
     await asyncio.gather(*(chaos.sender(store) for store in stores))
-    killer.cancel()
     for name in chaos.accepted:
         assert (await bench.signal(name, record=signalled(ref="stop"))).outcome == "accepted"
 

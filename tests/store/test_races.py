@@ -101,7 +101,7 @@ async def test_the_third_refusal_seals_and_a_commit_lifts_it(bench: Bench) -> No
     assert (await bench.signal(key="k")).outcome == "closing"
     assert (await bench.cancel()).outcome == "closing"
     loaded = await bench.load(run)
-    assert loaded.sealed
+    assert (loaded.sealed, loaded.gen, len(loaded.inbox)) == (True, 4, 4)
     (outcome,) = await bench.store.commit([bench.decide(loaded)])
     assert outcome.status == "ok"
     assert (await bench.signal(key="k")).outcome == "accepted"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.resources import files
 from typing import Any
 
 import asyncpg
@@ -121,3 +122,17 @@ async def test_a_commit_takes_all_locks_before_its_first_write(conn: asyncpg.Con
     names_of = [p for p in plans if p.get("Subplan Name") in ("CTE judged", "CTE locked")]
     assert any(p["Node Type"] == "WindowAgg" for p in plans)
     assert len(names_of) == 2
+
+
+def test_several_rows_are_locked_in_key_order() -> None:
+    """Wherever a statement may lock more than one row and waits for them, it names the order."""
+    folder = files("aioflow.store") / "sql"
+    texts = [
+        entry.read_text() for part in (folder, folder / "migrations") for entry in part.iterdir() if entry.is_file()
+    ]
+    seen = 0
+    for text in texts:
+        for found in re.finditer(r"for (no key )?update of \w+(?! skip locked)\b(?!\s+skip)", text):
+            assert "order by" in text[max(0, found.start() - 120) : found.start()], text[:80]
+            seen += 1
+    assert seen >= 6
