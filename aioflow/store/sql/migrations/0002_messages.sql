@@ -156,48 +156,47 @@ create function aioflow.request_cancel(
 as $$
 #variable_conflict use_column
 declare
-  fresh integer[] := aioflow.claim_keys('cancel', p_namespace, p_instance, p_key, p_digest, p_keep);
-  known constant integer[] := fresh;
+  fresh constant integer[] := aioflow.claim_keys('cancel', p_namespace, p_instance, p_key, p_digest, p_keep);
   done integer[] := '{}';
   failed integer[] := '{}';
   h record;
 begin
-  for h in
-    select i.ord::integer as ord, x.shard, x.namespace, x.instance_id, x.run_id, x.queue, x.sealed
-      from unnest(p_namespace, p_instance) with ordinality as i(ns, id, ord)
-      join aioflow.instance_hot x
-        on (x.shard, x.namespace, x.instance_id) = (aioflow.shard_of(i.ns, i.id), i.ns, i.id)
-     where i.ord = any (fresh)
-     order by x.shard, x.namespace, x.instance_id, i.ord
-       for no key update of x
-  loop
-    continue when h.sealed;
+  -- One by one in key order, each locked once: a second look at all could find rows that came up before locked ones.
+  for ord in select i from generate_series(1, cardinality(p_instance)) i where i = any (fresh)
+              order by aioflow.shard_of(p_namespace[i], p_instance[i]), p_namespace[i], p_instance[i], i loop
+    select * into h from aioflow.instance_hot x
+     where x.shard = aioflow.shard_of(p_namespace[ord], p_instance[ord]) and x.namespace = p_namespace[ord]
+       and x.instance_id = p_instance[ord] for no key update;
+    continue when not found;
+    done := done || ord;
+    run_id := h.run_id; queue := h.queue; ready := false;
+    if h.sealed then
+      outcome := 'closing'; failed := failed || ord;
+      return next; continue;
+    end if;
     update aioflow.run r set cancel_requested_at = aioflow.clock()
      where r.shard = h.shard and r.run_id = h.run_id and r.cancel_requested_at is null;
     if not found and (h.run_id is not null or exists (
          select from aioflow.inbox b where (b.shard, b.namespace, b.instance_id)
               = (h.shard, h.namespace, h.instance_id) and b.kind = 'CancelRequested')) then
-      fresh := array_remove(fresh, h.ord); done := done || h.ord;
-      ord := h.ord; outcome := 'duplicate'; run_id := h.run_id; queue := h.queue; ready := false;
-      return next;
-    elsif h.run_id is not null and p_grace[h.ord] is not null then
+      outcome := 'duplicate';
+      return next; continue;
+    end if;
+    if h.run_id is not null and p_grace[ord] is not null then
       insert into aioflow.timer (shard, run_id, ref, namespace, instance_id, kind, due_at)
       values (h.shard, h.run_id, '!cancel_grace', h.namespace, h.instance_id, 'cancel_grace',
-              aioflow.clock() + make_interval(secs => p_grace[h.ord]))
+              aioflow.clock() + make_interval(secs => p_grace[ord]))
           on conflict do nothing;
     end if;
-  end loop;
-  for ord, outcome, run_id, queue, ready in
-      select d.* from aioflow.deliver(fresh, p_namespace, p_instance, 'CancelRequested', p_version, p_ref, p_attrs,
-                                      array_fill(null::bytea, array[cardinality(p_instance)])) d loop
-    done := done || ord;
-    if outcome = 'closing' then failed := failed || ord; end if;
+    select d.outcome, d.ready into outcome, ready
+      from aioflow.deliver(array[ord], p_namespace, p_instance, 'CancelRequested', p_version, p_ref, p_attrs,
+                           array_fill(null::bytea, array[cardinality(p_instance)])) d;
     return next;
   end loop;
   for ord in select i from generate_series(1, cardinality(p_instance)) i where i <> all (done) loop
-    outcome := aioflow.explain(ord = any (known), 'cancel', p_namespace[ord], p_instance[ord], p_key[ord], p_digest[ord]);
+    outcome := aioflow.explain(ord = any (fresh), 'cancel', p_namespace[ord], p_instance[ord], p_key[ord], p_digest[ord]);
     run_id := null; queue := null; ready := false;
-    if ord = any (known) then failed := failed || ord; end if;
+    if ord = any (fresh) then failed := failed || ord; end if;
     return next;
   end loop;
   if cardinality(failed) > 0 then

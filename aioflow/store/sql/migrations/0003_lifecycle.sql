@@ -110,24 +110,30 @@ begin
   return v_won;
 end $$;
 
--- May a closed instance have another run (or reservation)? Locks the instance row; the caller found no hot row.
--- Returns: open (a hot row came up meanwhile: look again), mine (the run exists: the answer was lost),
--- ok, closed (the policy says no), missing.
+-- Lock an instance for a change of its run. Whatever makes a hot row of an instance that exists, or gives one a
+-- run, holds this lock first and the hot row's after it; under it no hot row comes up, though a commit may still
+-- take one away. False: there is no such instance.
+create function aioflow.lock_instance(p_shard smallint, p_namespace text, p_instance text)
+  returns boolean language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform from aioflow.instance i
+   where i.shard = p_shard and i.namespace = p_namespace and i.instance_id = p_instance for no key update;
+  return found;
+end $$;
+
+-- May a closed instance have another run (or reservation)? The caller has locked it and found no hot row.
+-- Returns: mine (the run exists: the answer was lost), ok, closed (the policy says no).
 create function aioflow.may_reuse(
   p_shard smallint, p_namespace text, p_instance text, p_run uuid, p_reuse text)
-  returns text language plpgsql volatile set search_path = pg_catalog, pg_temp
+  returns text language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
-declare
-  v_last uuid;
-  v_status text;
+declare v_status text;
 begin
-  select i.run_id into v_last from aioflow.instance i
-   where i.shard = p_shard and i.namespace = p_namespace and i.instance_id = p_instance for no key update;
-  if not found then return 'missing'; end if;
   if exists (select from aioflow.run r where r.shard = p_shard and r.run_id = p_run) then return 'mine'; end if;
-  if exists (select from aioflow.instance_hot h where h.shard = p_shard and h.namespace = p_namespace
-                                                  and h.instance_id = p_instance) then return 'open'; end if;
-  select r.status into v_status from aioflow.run r where r.shard = p_shard and r.run_id = v_last;
+  select r.status into v_status
+    from aioflow.instance i join aioflow.run r on r.shard = i.shard and r.run_id = i.run_id
+   where i.shard = p_shard and i.namespace = p_namespace and i.instance_id = p_instance;
   return case when p_reuse = 'allow' then 'ok'
               when p_reuse = 'allow_failed_only' and v_status is distinct from 'completed' then 'ok'
               else 'closed' end;
@@ -195,42 +201,34 @@ declare
   v_reuse text;
 begin
   run_id := p_run; again := false;
-  loop
-    select * into h from aioflow.instance_hot x
-     where x.shard = p_shard and x.namespace = p_namespace and x.instance_id = p_instance for no key update;
-    if found then
-      if h.run_id = p_run then outcome := 'started'; again := true; return; end if;
-      if exists (select from aioflow.run r where r.shard = p_shard and r.run_id = p_run) then
-        outcome := 'started'; again := true; return;                      -- ours, and another run followed
-      end if;
-      if h.run_id is not null and p_conflict is distinct from 'terminate_existing' then
-        outcome := case when p_conflict = 'use_existing' then 'existing' else 'exists' end;
-        run_id := h.run_id; return;
-      end if;
-      if h.run_id is not null then
-        perform aioflow.end_run(p_shard, p_namespace, p_instance, h.run_id, h.next_seq, p_run, 'RunTerminated',
-                                1::smallint, '{"origin":"terminate_existing"}', null, 'terminated');
-        update aioflow.instance_hot x set ack_gen = x.wake_gen
-         where x.shard = p_shard and x.namespace = p_namespace and x.instance_id = p_instance;
-      end if;
-      exit;
-    end if;
+  if not aioflow.lock_instance(p_shard, p_namespace, p_instance) then
+    outcome := 'unknown_namespace'; run_id := null; return;
+  end if;
+  select * into h from aioflow.instance_hot x
+   where x.shard = p_shard and x.namespace = p_namespace and x.instance_id = p_instance for no key update;
+  if not found then
     v_reuse := aioflow.may_reuse(p_shard, p_namespace, p_instance, p_run, p_reuse);
-    if v_reuse = 'ok' then
-      insert into aioflow.instance_hot (shard, namespace, instance_id, run_id, workflow, queue, visible_at, wake_gen)
-      values (p_shard, p_namespace, p_instance, p_run, p_workflow, p_queue, aioflow.clock(), 0);
-      exit;
-    elsif v_reuse = 'mine' then
+    if v_reuse = 'mine' then
       outcome := 'started'; again := true; return;
     elsif v_reuse = 'closed' then
       outcome := 'closed';
       select i.run_id into run_id from aioflow.instance i
        where i.shard = p_shard and i.namespace = p_namespace and i.instance_id = p_instance;
       return;
-    elsif v_reuse = 'missing' then
-      outcome := 'unknown_namespace'; run_id := null; return;
-    end if;                                                               -- open: came up meanwhile, look again
-  end loop;
+    end if;
+    insert into aioflow.instance_hot (shard, namespace, instance_id, run_id, workflow, queue, visible_at, wake_gen)
+    values (p_shard, p_namespace, p_instance, p_run, p_workflow, p_queue, aioflow.clock(), 0);
+  elsif exists (select from aioflow.run r where r.shard = p_shard and r.run_id = p_run) then
+    outcome := 'started'; again := true; return;                 -- ours, and maybe another run followed
+  elsif h.run_id is not null and p_conflict is distinct from 'terminate_existing' then
+    outcome := case when p_conflict = 'use_existing' then 'existing' else 'exists' end;
+    run_id := h.run_id; return;
+  elsif h.run_id is not null then
+    perform aioflow.end_run(p_shard, p_namespace, p_instance, h.run_id, h.next_seq, p_run, 'RunTerminated',
+                            1::smallint, '{"origin":"terminate_existing"}', null, 'terminated');
+    update aioflow.instance_hot x set ack_gen = x.wake_gen
+     where x.shard = p_shard and x.namespace = p_namespace and x.instance_id = p_instance;
+  end if;
   perform aioflow.begin_run_in_place(p_shard, p_namespace, p_instance, p_run, p_workflow, p_queue, p_build,
                                      p_priority, p_version, p_attrs, p_payload);
   outcome := 'started';
@@ -263,14 +261,21 @@ begin
       if 'duplicate' <> aioflow.explain(false, 'reserve', p_namespace[ord], p_instance[ord], p_key[ord], p_digest[ord])
       then outcome := 'conflict'; end if;
     elsif ord <> all (new) then
-      v_reuse := aioflow.may_reuse(v_shard, p_namespace[ord], p_instance[ord], null, p_reuse[ord]);
+      if not aioflow.lock_instance(v_shard, p_namespace[ord], p_instance[ord]) then
+        v_reuse := 'unknown_namespace';
+      elsif exists (select from aioflow.instance_hot h where h.shard = v_shard and h.namespace = p_namespace[ord]
+                                                         and h.instance_id = p_instance[ord]) then
+        v_reuse := 'exists';
+      else
+        v_reuse := aioflow.may_reuse(v_shard, p_namespace[ord], p_instance[ord], null, p_reuse[ord]);
+      end if;
       if v_reuse = 'ok' then
         insert into aioflow.instance_hot
                (shard, namespace, instance_id, workflow, queue, priority, visible_at, wake_gen)
         values (v_shard, p_namespace[ord], p_instance[ord], p_workflow[ord], p_queue[ord],
                 coalesce(p_priority[ord], 0::smallint), 'infinity', 0);
       else
-        outcome := case v_reuse when 'missing' then 'unknown_namespace' when 'open' then 'exists' else v_reuse end;
+        outcome := v_reuse;
         select case when h.instance_id is null then i.run_id else h.run_id end into run_id
           from aioflow.instance i left join aioflow.instance_hot h using (shard, namespace, instance_id)
          where i.shard = v_shard and i.namespace = p_namespace[ord] and i.instance_id = p_instance[ord];
@@ -283,7 +288,7 @@ end $$;
 
 -- Forced close: an open or reserved instance is closed without its code. ``p_run`` (or null: whatever is
 -- current) guards against hitting a later run. ``p_commit``: a new id; it is also the run id that a reserved
--- instance closes under. The row is locked and looked at again by one statement, the rest are later ones.
+-- instance closes under. The rows are locked and looked at again by statements of their own, the rest are later ones.
 -- Outcomes: closed, already, duplicate, conflict, unknown, unknown_namespace.
 create function aioflow.terminate(
   p_namespace text[], p_instance text[], p_run uuid[], p_commit uuid[], p_kind text[], p_version smallint[],
@@ -301,7 +306,7 @@ begin
               order by aioflow.shard_of(p_namespace[i], p_instance[i]), p_namespace[i], p_instance[i], i loop
     v_shard := aioflow.shard_of(p_namespace[ord], p_instance[ord]);
     run_id := null; h := null;
-    if ord = any (fresh) then
+    if ord = any (fresh) and aioflow.lock_instance(v_shard, p_namespace[ord], p_instance[ord]) then
       select * into h from aioflow.instance_hot x
        where x.shard = v_shard and x.namespace = p_namespace[ord] and x.instance_id = p_instance[ord]
          for no key update;
