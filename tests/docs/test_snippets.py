@@ -43,6 +43,13 @@ def test_python_of_the_pages_runs(page: Path, tmp_path: Path) -> None:
     run(sys.executable, "-W", "error", "-c", IMPORT, *names, cwd=tmp_path)
 
 
+@pytest.mark.slow
+def test_the_tests_of_the_page_on_testing_pass(tmp_path: Path) -> None:
+    (name,) = write_modules(HOUSE / "docs" / "how-to" / "testing.md", tmp_path)
+    options = ["-q", "-c", "/dev/null", "--rootdir=.", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto"]
+    run(sys.executable, "-m", "pytest", *options, f"{name}.py", cwd=tmp_path)
+
+
 def type_check(folder: Path) -> None:
     files = sorted(path.name for path in folder.glob("*.py"))
     options = ["--strict", "--config-file=", f"--cache-dir={TYPES}", "--disable-error-code=empty-body"]
