@@ -14,11 +14,13 @@ from aioflow.client.arguments import NamedWorkflow
 from aioflow.client.instance import Instance, Reserved
 from aioflow.client.reading import Description, HistoryEvent, Summary
 from aioflow.client.session import Session, default_identity
+from aioflow.client.text import check_filter, check_run_id
+from aioflow.core.definition import check_name
 from aioflow.core.durations import Duration
 from aioflow.core.keys import InstanceKey, check_id
 from aioflow.core.limits import Limits
 from aioflow.core.registry import workflow_definition
-from aioflow.errors import ArgumentError, ConfigurationError
+from aioflow.errors import ArgumentError, ConfigurationError, DefinitionError
 from aioflow.store.migrations import check_schema
 from aioflow.store.pool import Database
 
@@ -99,10 +101,11 @@ class Client:
             max_size: the most connections of the client's own pool.
             patience: seconds that one call goes on trying while the database is away.
 
-        Raises `ConfigurationError` (address, kind of pool), `DatabaseUnavailable`, `SchemaNotMigrated`,
+        Raises `ConfigurationError` (address, kind of pool, names), `DatabaseUnavailable`, `SchemaNotMigrated`,
         `SchemaTooNew`, `DefinitionError`.
         """
         dsn, pool = _target(target)
+        _check_names(namespace, identity)
         database = await Database.connect(
             dsn, pool=pool, max_size=max_size, patience=patience, application_name="aioflow client"
         )
@@ -172,10 +175,11 @@ class Client:
         """The instance with this id, without asking the database; ``run_id`` picks one of its runs.
 
         ``workflow`` is its class: results are decoded by it and queries need it. Raises `InvalidInstanceId`,
-        `DefinitionError`.
+        `DefinitionError`, `ArgumentError`.
         """
         definition = None if workflow is None else self._session.known.learn(workflow_definition(workflow))
-        return Instance(self._session, InstanceKey.of(self.namespace, check_id(id)), run_id, definition)
+        key = InstanceKey.of(self.namespace, check_id(id))
+        return Instance(self._session, key, check_run_id(run_id), definition)
 
     # -- messages ---------------------------------------------------------------------------------
 
@@ -238,13 +242,31 @@ class Client:
         """Instances that fit all given filters, the most recently started first; pages are fetched as needed.
 
         ``status`` as in `Description`, ``prefix`` begins the id, ``limit`` ends the list (None: all). Raises
-        `ArgumentError` for a status that does not exist.
+        `ArgumentError` for a status that does not exist, and for what no name, id or limit can be.
         """
         self._session.require_open()
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+            raise ArgumentError(f"limit is a whole number from 0, not {limit!r}")
         if status is not None and status not in listing.STATUSES:
             raise ArgumentError(f"status is one of {', '.join(sorted(listing.STATUSES))}, not {status!r}")
         name = workflow_definition(workflow).name if isinstance(workflow, type) else workflow
-        return listing.instances(self._session, status=status, workflow=name, queue=queue, prefix=prefix, limit=limit)
+        return listing.instances(
+            self._session,
+            status=status,
+            workflow=check_filter(name, "workflow"),
+            queue=check_filter(queue, "queue"),
+            prefix=check_filter(prefix, "prefix"),
+            limit=limit,
+        )
+
+
+def _check_names(namespace: object, identity: object) -> None:
+    try:
+        check_name(namespace, "a namespace")
+        if identity is not None:
+            check_name(identity, "an identity")
+    except DefinitionError as exc:
+        raise ConfigurationError(str(exc)) from None
 
 
 def _target(target: object) -> tuple[str | None, object | None]:

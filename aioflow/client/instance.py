@@ -79,14 +79,14 @@ class Instance(Generic[R_co]):
         """Ask the current run to end: ``handle()`` gets `asyncio.CancelledError` and may clean up.
 
         After ``grace`` (seconds or ``timedelta``; None: no limit) the run is terminated. Asking twice changes
-        nothing. Raises `InstanceNotFound`, `InstanceClosed`, `InstanceClosing`.
+        nothing. Raises `InstanceNotFound`, `InstanceClosed`, `InstanceClosing`, `ArgumentError`.
         """
         self._session.require_open()
         seconds = optional_seconds(grace, "cancel(grace=)", positive=False)
         await sending.cancel(self._session, self._key, reason, seconds)
 
     async def terminate(self, reason: str | None = None) -> None:
-        """Close the run at once, without its code. Raises `InstanceNotFound`, `InstanceClosed`."""
+        """Close the run at once, without its code. Raises `InstanceNotFound`, `InstanceClosed`, `ArgumentError`."""
         self._session.require_open()
         await sending.terminate(self._session, self._key, self.run_id, reason)
 

@@ -12,6 +12,7 @@ from uuid import UUID
 from aioflow.client.outcomes import refused
 from aioflow.client.session import RETRY_KEY_KEPT, Session
 from aioflow.client.starting import digest
+from aioflow.client.text import check_reason
 from aioflow.core.definition import WorkflowDefinition
 from aioflow.core.events import CancelRequested, RunTerminated, SignalReceived
 from aioflow.core.keys import InstanceKey
@@ -50,6 +51,7 @@ async def signal(
 
 async def cancel(session: Session, key: InstanceKey, reason: str | None, grace: float | None) -> None:
     """Ask for cancellation; asking again changes nothing."""
+    reason = check_reason(reason, "cancel(reason=)")
     own = session.ids().hex
     event = CancelRequested(at=_UNSET_TIME, ref=own, reason=reason, identity=session.identity, grace=grace)
     request = CancelRequest(
@@ -70,6 +72,7 @@ async def cancel(session: Session, key: InstanceKey, reason: str | None, grace: 
 
 async def terminate(session: Session, key: InstanceKey, run_id: UUID | None, reason: str | None) -> UUID:
     """Close a run by force; gives the run that was closed."""
+    reason = check_reason(reason, "terminate(reason=)")
     own = session.ids()
     event = RunTerminated(at=_UNSET_TIME, reason=reason, identity=session.identity)
     request = TerminateRequest(

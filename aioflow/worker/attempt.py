@@ -102,7 +102,12 @@ class Attempt:
                 call = partial(definition.fn, *args, **kwargs)
                 value = await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._threads)
             return completed(row, definition.encode_result(value, limit=self._limit))
-        except (Exception, SystemExit, BaseExceptionGroup) as exc:
+        except (
+            Exception,
+            SystemExit,
+            KeyboardInterrupt,
+            BaseExceptionGroup,
+        ) as exc:  # two that asyncio lets end a loop
             return failed(row, Failure.of(exc), random.random)
 
     def _finished(self, task: asyncio.Task[Ending]) -> None:

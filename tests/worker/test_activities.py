@@ -92,6 +92,8 @@ async def failing(how: str) -> None:
             raise OSError("again")
         case "exit":
             raise SystemExit(3)
+        case "interrupt":  # asyncio would let it end the loop, and every neighbour with it
+            raise KeyboardInterrupt("mine")
 
 
 @activity.defn(retry=FAST)
@@ -106,6 +108,7 @@ class Failing(Workflow):
             "by type": RetryPolicy(non_retryable=(LookupError,)),
             "exhausted": RetryPolicy(initial_interval=0.01, max_attempts=3),
             "exit": RetryPolicy(max_attempts=1),
+            "interrupt": RetryPolicy(max_attempts=1),
         }.get(how, FAST)
         try:
             if how == "result":
@@ -124,6 +127,7 @@ class Failing(Workflow):
         ("by type", 1, "LookupError: never"),
         ("exhausted", 3, "OSError: again"),
         ("exit", 1, "SystemExit: 3"),
+        ("interrupt", 1, "KeyboardInterrupt: mine"),
         ("result", 1, "EncodeError: "),
     ],
 )
