@@ -161,8 +161,13 @@ class ActivityTasks:
             await self._write(attempt, ending)
         except StoreError as exc:
             log.exception("activity_outcome_refused", **_ids(attempt.row))
-            with suppress(StoreError):
-                await self._write(attempt, failed(attempt.row, Failure(type=type(exc).__name__), random.random))
+            instead = failed(attempt.row, Failure(type=type(exc).__name__), random.random)
+            try:
+                await self._write(attempt, instead)
+            except StoreError:
+                self._session.release_attempt_token(attempt.row.token)
+                with suppress(StoreError):
+                    await self._session.recover()  # the token is not known any more: it is given back by that
 
     async def _write(self, attempt: Attempt, ending: Ending) -> None:
         row, retry = attempt.row, ending.retry

@@ -75,7 +75,7 @@ class Claimer(Generic[T]):
                 work.start(items)
             # As much as there was last time, and room for more: asking for much costs even when there is little.
             self._batch = min(self._most, max(_LEAST, 2 * len(items)))
-            more = len(items) == places or self._stopped or (items and await work.wake.wait(_LULL))
+            more = len(items) == places or (items and await work.wake.wait(_LULL))
             if not more:
                 await self._sleep()
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import anyio
 
-from aioflow.errors import StoreError
+from aioflow.errors import DatabaseUnavailable, StoreError
 from aioflow.store.batching import Batcher
 from aioflow.store.rows import Commit, CommitOutcome
 from aioflow.store.store import Store
-from aioflow.worker.backoff import persist
+from aioflow.worker.backoff import backoff
 
 __all__ = ["Committer"]
 
@@ -25,21 +25,29 @@ class Committer:
 
     async def commit(self, commits: Sequence[Commit]) -> list[CommitOutcome | StoreError]:
         """The outcome of each, or why the database refuses it for good; waits as long as it is away."""
-        outcomes: list[CommitOutcome | StoreError | None] = [None] * len(commits)
+        outcomes: list[CommitOutcome | StoreError] = await self._try(commits)
+        tries = 0
+        while left := [n for n, outcome in enumerate(outcomes) if isinstance(outcome, DatabaseUnavailable)]:
+            tries += 1
+            await anyio.sleep(backoff(tries, 0.1, 2.0))
+            for n, outcome in zip(left, await self._try([commits[n] for n in left]), strict=True):
+                outcomes[n] = outcome
+        return outcomes
 
-        async def one(n: int) -> None:
-            try:
-                outcomes[n] = await persist(lambda: self._batcher(commits[n]))
-            except StoreError as exc:
-                outcomes[n] = exc
-
-        if len(commits) == 1:
-            await one(0)
-            return [outcome for outcome in outcomes if outcome is not None]
-        async with anyio.create_task_group() as group:
-            for n in range(len(commits)):
-                group.start_soon(one, n)
-        return [outcome for outcome in outcomes if outcome is not None]
+    async def _try(self, commits: Sequence[Commit]) -> list[CommitOutcome | StoreError]:
+        futures = self._batcher.submit(commits)
+        outcomes: list[CommitOutcome | StoreError] = []
+        try:
+            for future in futures:
+                try:
+                    outcomes.append(await future)
+                except StoreError as exc:
+                    outcomes.append(exc)
+        finally:
+            for future in futures[len(outcomes) :]:
+                if not future.cancel() and not future.cancelled():
+                    future.exception()  # seen, though nobody is left to tell
+        return outcomes
 
     async def close(self) -> None:
         """Wait until everything is written."""

@@ -19,6 +19,7 @@ from aioflow.worker.activity_task import ActivityTasks
 from aioflow.worker.cache import RunCache
 from aioflow.worker.claimer import Claimer, Work
 from aioflow.worker.committer import Committer
+from aioflow.worker.isolation import Isolation
 from aioflow.worker.lease import Lease
 from aioflow.worker.maintenance import Maintenance
 from aioflow.worker.session import Profile, Session
@@ -114,8 +115,10 @@ class Engine:
                 on_cancel=activities.cancel,
             )
 
+            isolated = Isolation(session, runs, self._run_slots)
+
             def start_runs(claimed: Sequence[ClaimedRun]) -> None:
-                group.start_soon(runs.process, claimed)
+                group.start_soon(isolated.process, claimed)
 
             run_work = Work[ClaimedRun](
                 name="runs",

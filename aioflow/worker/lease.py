@@ -60,8 +60,11 @@ class Lease:
     # -- on the thread ----------------------------------------------------------------------------
 
     def _main(self) -> None:
-        with suppress(Exception):  # told by the log; without renewals the lease ends
+        try:
             asyncio.run(self._renew_all())
+        except Exception:  # without renewals others take the work: do not go on as if it were ours
+            log.exception("lease_failed", worker_id=str(self._worker_id))
+            self._lose()
 
     async def _renew_all(self) -> None:
         stop = asyncio.Event()
@@ -98,9 +101,12 @@ class Lease:
             return True
         if await store.renew_lease(self._worker_id, self._ttl):
             return True
+        self._lose()
+        return False
+
+    def _lose(self) -> None:
         if self._loop is not None:
             _call(self._loop, self._on_lost)
-        return False
 
 
 def _call(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:

@@ -56,6 +56,7 @@ class WorkerSettings:
         maintenance_interval: how often dead workers and deadlines are looked for.
         backoff_first: pause before a workflow task that failed is tried again; doubled each time.
         backoff_max: the longest such pause.
+        quarantine: pause between tries of a run that seems to kill workers.
         claim_batch: runs or activities taken by one statement at most.
         connections: connections to the database, beside one for the lease, one to listen and one to notify.
         request_keep_interval: how often old request keys are removed.
@@ -77,6 +78,7 @@ class WorkerSettings:
     maintenance_interval: float = 1.0
     backoff_first: float = 1.0
     backoff_max: float = 60.0
+    quarantine: float = 600.0
     claim_batch: int = 200
     connections: int = 8
     request_keep_interval: float = 60.0
@@ -93,6 +95,7 @@ class WorkerSettings:
             "maintenance_interval",
             "backoff_first",
             "backoff_max",
+            "quarantine",
             "request_keep_interval",
         )
         for name in counts:

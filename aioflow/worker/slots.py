@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import anyio
 
 __all__ = ["Slots"]
@@ -27,6 +30,18 @@ class Slots:
         """Give places back."""
         self.free += count
         self._freed.set()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """For the holder of one place: take all others. Only one at a time may ask."""
+        taken = 0
+        try:
+            while taken < self.total - 1:
+                taken += await self.reserve(self.total)
+            yield
+        finally:
+            if taken:
+                self.release(taken)
 
     async def empty(self) -> None:
         """Wait until no place is taken."""

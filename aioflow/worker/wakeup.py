@@ -23,11 +23,21 @@ class Wake:
     def __init__(self) -> None:
         self._event = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._quiet_until = 0.0
         self._when = 0.0
 
     def set(self) -> None:
         """Wake now."""
         self._event.set()
+
+    def hint(self) -> None:
+        """Wake because somebody said so: hints that follow closely wake once, so that a flood of them costs little."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._quiet_until:
+            self._quiet_until = now + _FLOOD
+            self.set()
+        else:
+            self.due(self._quiet_until - now)
 
     def clear(self) -> None:
         """Forget wake-ups so far: the sleeper is about to look."""
@@ -74,7 +84,6 @@ class Waker:
         self._notifier = notifier
         self._queues, self._workflows, self._names = set(queues), set(workflows), set(activities)
         self._run_slots, self._activity_slots = run_slots, activity_slots
-        self._quiet_until = 0.0
 
     def run_ready(self, queue: str, *, ours: bool) -> None:
         """A run may be claimed; ``ours``: this process knows its type, and has it at hand."""
@@ -116,21 +125,13 @@ class Waker:
     # -- hints of others --------------------------------------------------------------------------
 
     def heard(self, channel: str, items: list[str]) -> None:
-        """A hint came. Those that follow closely are heard together, so that a flood of them costs little."""
+        """A hint of the wake channel came."""
         for item in items:
             kind, _, queue = item.partition(":")
             if queue in self._queues and kind in ("w", "a"):
-                self._set_soon(self.runs if kind == "w" else self.activities)
+                (self.runs if kind == "w" else self.activities).hint()
 
     def rescan(self) -> None:
         """Hints may have been missed."""
         self.runs.set()
         self.activities.set()
-
-    def _set_soon(self, wake: Wake) -> None:
-        now = asyncio.get_running_loop().time()
-        if now >= self._quiet_until:
-            self._quiet_until = now + _FLOOD
-            wake.set()
-        else:
-            wake.due(self._quiet_until - now)

@@ -243,7 +243,7 @@ class WorkflowTasks:
                     owner=claimed.owner,
                     token=claimed.token,
                     delay=delay,
-                    blocked_reason=clip(f"{type(error).__name__}: {error}", _REASON),
+                    blocked_reason=_reason(error),
                 )
             )
             told = {"expected": error.expected, "found": error.found} if isinstance(error, NondeterminismError) else {}
@@ -255,14 +255,20 @@ class WorkflowTasks:
                 **_ids(claimed),
                 **told,
             )
-        with suppress(StoreError):
+        try:
             await persist(lambda: self._store.release_runs(releases))
+            refused = False
+        except StoreError:
+            refused = True
         for (task, error), release in zip(failures, releases, strict=True):
             self._waker.run_due(task.claimed.queue, release.delay)
             if isinstance(error, StepTooLong):
                 task.execution = None  # its thread unwinds it
             self._discard(task)
             self._done(task, open_)
+        if refused:
+            with suppress(StoreError):
+                await self._session.recover()  # their tokens are not known any more: they are given back by that
 
     def _discard(self, task: RunTask) -> None:
         if task.execution is not None:
@@ -273,6 +279,11 @@ class WorkflowTasks:
         if open_.pop(id(task), None) is not None:
             self._session.release_run_token(task.claimed.token)
             self._slots.release()
+
+
+def _reason(error: BaseException) -> str:
+    """Why a run cannot go on, for people; the database takes no NUL."""
+    return clip(f"{type(error).__name__}: {error}".replace("\x00", "\\x00"), _REASON)
 
 
 def _ids(claimed: ClaimedRun) -> dict[str, str]:

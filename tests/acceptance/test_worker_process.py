@@ -18,7 +18,7 @@ import pytest
 from aioflow.client import Client
 from aioflow.store.pool import Database
 from aioflow.store.store import Store
-from tests.acceptance.worker_process import Chain
+from tests.acceptance.worker_process import Chain, Deadly
 from tests.support import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -32,11 +32,11 @@ class Workers:
         self.dsn, self.folder = dsn, folder
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self, grace: float = 10.0) -> subprocess.Popen[bytes]:
+    def start(self, grace: float = 10.0, **variables: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.acceptance.worker_process", self.dsn, str(grace)],
             cwd=ROOT,
-            env=os.environ | {"AIOFLOW_TEST_FOLDER": str(self.folder)},
+            env=os.environ | {"AIOFLOW_TEST_FOLDER": str(self.folder)} | variables,
         )
         self.processes.append(process)
         return process
@@ -143,6 +143,36 @@ async def test_sigterm_while_it_starts(workers: Workers) -> None:
     process = workers.start()
     process.send_signal(signal.SIGTERM)
     assert await exit_code(process) in (0, -signal.SIGTERM)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+async def test_a_run_that_kills_workers_is_set_aside_alone(client: Client, workers: Workers, database: str) -> None:
+    workers.open()
+    deadly = await client.start(Deadly.options(id="deadly"))
+    good = [await client.start(Chain.options(id=f"good-{n}"), ["a"]) for n in range(3)]
+    connection = await asyncpg.connect(database)
+    reason = "select blocked_reason from aioflow.instance_hot where instance_id = 'deadly'"
+    try:
+        process = workers.start()
+        for _ in range(30):
+            await eventually(lambda: process.poll() is not None or _quarantined(connection, reason), within=60)  # noqa: B023
+            if process.poll() is None:
+                break
+            process = workers.start()
+        assert await connection.fetchval(reason) == "quarantined: the last 5 workers that held it died"
+        assert [await one.result(timeout=30) for one in good] == [["a"]] * 3
+        process.terminate()
+        assert await exit_code(process) == 0
+        await connection.execute("update aioflow.instance_hot set visible_at = aioflow.clock()")
+        workers.start(AIOFLOW_TEST_MENDED="1")
+        assert await deadly.result(timeout=30) == "mended"
+    finally:
+        await connection.close()
+
+
+async def _quarantined(connection: asyncpg.Connection[Any], statement: str) -> bool:
+    return bool(await connection.fetchval(statement))
 
 
 @pytest.mark.slow

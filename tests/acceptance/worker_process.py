@@ -35,12 +35,21 @@ class Chain(Workflow):
         return [await work(name) for name in names]
 
 
+class Deadly(Workflow):
+    """Takes its worker with it, until somebody mends it."""
+
+    async def handle(self) -> str:
+        if not os.environ.get("AIOFLOW_TEST_MENDED"):
+            os._exit(9)
+        return "mended"
+
+
 def main() -> None:
     dsn, grace = sys.argv[1], float(sys.argv[2])
     settings = WorkerSettings(lease_ttl=1.0, poll_interval=0.2, drain_grace=grace, cancel_grace=grace, connections=3)
 
     def make() -> Worker:
-        return Worker(Endpoint(dsn), workflows=[Chain], activities=[work], settings=settings)
+        return Worker(Endpoint(dsn), workflows=[Chain, Deadly], activities=[work], settings=settings)
 
     sys.exit(run(make))
 

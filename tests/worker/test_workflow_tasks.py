@@ -12,7 +12,8 @@ import pytest
 
 from aioflow import Workflow, activity, await_condition, query, signal, timer, workflow_info
 from aioflow.client import Client
-from aioflow.errors import AioflowError, WorkerExhausted
+from aioflow.errors import AioflowError, StoreError, WorkerExhausted
+from aioflow.store.tasks import Tasks
 from tests.support import eventually
 from tests.worker.conftest import QUICK, worker
 
@@ -251,3 +252,38 @@ async def test_an_error_of_ours_fails_the_task_not_the_run(
     assert reason == "RuntimeError: a bug"
     async with worker(client, Quiet):
         assert await instance.result() == 1
+
+
+class Unspeakable(Workflow, blocking=(ValueError,)):
+    async def handle(self) -> str:
+        raise ValueError("a \x00 and a \ud800")
+
+
+async def test_a_reason_that_the_database_would_not_take_is_told_all_the_same(
+    client: Client, sql: asyncpg.Connection[Any]
+) -> None:
+    async with worker(client, Unspeakable):
+        await client.start(Unspeakable)
+        reason = await eventually(lambda: sql.fetchval("select blocked_reason from aioflow.instance_hot"))
+    assert reason == r"ValueError: a \x00 and a \ud800"
+
+
+async def test_runs_are_given_back_also_when_the_release_is_refused(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = 0
+    release = Tasks.release_runs
+
+    async def refuse_once(*args: Any) -> Any:
+        nonlocal refused
+        refused += 1
+        if refused == 1:
+            raise StoreError("refused")
+        return await release(*args)
+
+    monkeypatch.setattr(Tasks, "release_runs", refuse_once)
+    async with worker(client, Blocking):
+        instance = await client.start(Blocking)
+        await eventually(lambda: refused > 1)
+        monkeypatch.setattr(Blocking, "broken", False)
+        assert await instance.result() == "ok"
