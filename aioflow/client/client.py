@@ -12,9 +12,9 @@ from aioflow.api.workflow import HasHandle, WorkflowRef
 from aioflow.client import listing, starting
 from aioflow.client.arguments import NamedWorkflow
 from aioflow.client.instance import Instance, Reserved
+from aioflow.client.plain import check_count, check_filter, check_run_id
 from aioflow.client.reading import Description, HistoryEvent, Summary
 from aioflow.client.session import Session, default_identity
-from aioflow.client.text import check_filter, check_run_id
 from aioflow.core.definition import check_name
 from aioflow.core.durations import Duration
 from aioflow.core.keys import InstanceKey, check_id
@@ -245,8 +245,6 @@ class Client:
         `ArgumentError` for a status that does not exist, and for what no name, id or limit can be.
         """
         self._session.require_open()
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-            raise ArgumentError(f"limit is a whole number from 0, not {limit!r}")
         if status is not None and status not in listing.STATUSES:
             raise ArgumentError(f"status is one of {', '.join(sorted(listing.STATUSES))}, not {status!r}")
         name = workflow_definition(workflow).name if isinstance(workflow, type) else workflow
@@ -256,7 +254,7 @@ class Client:
             workflow=check_filter(name, "workflow"),
             queue=check_filter(queue, "queue"),
             prefix=check_filter(prefix, "prefix"),
-            limit=limit,
+            limit=check_count(limit, "limit"),
         )
 
 

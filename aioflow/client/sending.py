@@ -10,9 +10,9 @@ from typing import Any, Final
 from uuid import UUID
 
 from aioflow.client.outcomes import refused
+from aioflow.client.plain import check_reason
 from aioflow.client.session import RETRY_KEY_KEPT, Session
 from aioflow.client.starting import digest
-from aioflow.client.text import check_reason
 from aioflow.core.definition import WorkflowDefinition
 from aioflow.core.events import CancelRequested, RunTerminated, SignalReceived
 from aioflow.core.keys import InstanceKey

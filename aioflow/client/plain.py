@@ -1,4 +1,4 @@
-"""Text of callers that is kept or looked for as it is: checked where it is given, not by the database."""
+"""Plain values of callers, kept or looked for as they are: checked where they are given, not by the database."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from uuid import UUID
 
 from aioflow.errors import ArgumentError
 
-__all__ = ["MAX_REASON", "check_filter", "check_reason", "check_run_id"]
+__all__ = ["MAX_REASON", "check_count", "check_filter", "check_reason", "check_run_id"]
 
 MAX_REASON: Final = 4_000
 """Characters of a reason that is kept in a history."""
@@ -31,6 +31,13 @@ def check_filter(value: object, what: str) -> str | None:
     if "\x00" in text:
         raise ArgumentError(f"{what} cannot hold NUL")
     return text
+
+
+def check_count(value: object, what: str) -> int | None:
+    """A whole number from 0; raises `ArgumentError`."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return value
+    raise ArgumentError(f"{what} is a whole number from 0, not {value!r}")
 
 
 def check_run_id(run_id: object) -> UUID | None:
