@@ -38,12 +38,17 @@ class Batcher(Generic[I, O]):
 
     async def __call__(self, item: I) -> O:
         """The outcome of one item. Cancelling the caller does not take the item out of a flush in flight."""
+        return await self.submit([item])[0]
+
+    def submit(self, items: Sequence[I]) -> list[asyncio.Future[O]]:
+        """Futures of the outcomes of several items, which travel together as far as they fit. No task for each."""
         if self._closed:
             raise RuntimeError("the batcher is closed")
-        future: asyncio.Future[O] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, future))
+        loop = asyncio.get_running_loop()
+        futures: list[asyncio.Future[O]] = [loop.create_future() for _ in items]
+        self._waiting.extend(zip(items, futures, strict=True))
         self._pump()
-        return await future
+        return futures
 
     async def close(self) -> None:
         """Take nothing more and wait until everything waiting has been flushed."""
