@@ -62,21 +62,21 @@ with item as materialized (
          $29::float8[], $30::float8[], $31::float8[], $32::text[], $33::bytea[]) as a(item, ref, execution_id, name,
          queue, priority, start_to_close, to_start, to_close, heartbeat, retry, payload)
     join ok o on o.ord = a.item and o.close is null
+), unwanted as materialized (   -- joined first: else an empty table's plan looks up by a part of the key only
+  select o.shard, o.run_id, c.ref from unnest($34::integer[], $35::text[]) as c(item, ref)
+    join ok o on o.ord = c.item and o.close is null
 ), dropped as (
-  delete from aioflow.activity a
-   using (select o.shard, o.run_id, c.ref from unnest($34::integer[], $35::text[]) as c(item, ref)
-            join ok o on o.ord = c.item and o.close is null) c
-   where (a.shard, a.run_id, a.ref) = (c.shard, c.run_id, c.ref)
+  delete from aioflow.activity a using unwanted c where (a.shard, a.run_id, a.ref) = (c.shard, c.run_id, c.ref)
 ), set_timers as (
   insert into aioflow.timer (shard, run_id, ref, namespace, instance_id, due_at)
   select o.shard, o.run_id, t.ref, o.namespace, o.instance_id, t.due
     from unnest($36::integer[], $37::text[], $38::timestamptz[]) as t(item, ref, due)
     join ok o on o.ord = t.item and o.close is null
+), timers_over as materialized (
+  select o.shard, o.run_id, t.ref from unnest($39::integer[], $40::text[]) as t(item, ref)
+    join ok o on o.ord = t.item and o.close is null
 ), gone_timers as (
-  delete from aioflow.timer x
-   using (select o.shard, o.run_id, t.ref from unnest($39::integer[], $40::text[]) as t(item, ref)
-            join ok o on o.ord = t.item and o.close is null) t
-   where (x.shard, x.run_id, x.ref) = (t.shard, t.run_id, t.ref)
+  delete from aioflow.timer x using timers_over t where (x.shard, x.run_id, x.ref) = (t.shard, t.run_id, t.ref)
 ), left_activities as (
   delete from aioflow.activity a using ok o where a.shard = o.shard and a.run_id = o.run_id and o.close is not null
 ), left_timers as (
