@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,43 +71,46 @@ async def measure(bench: Bench, meter: Meter, load: Load, names: list[str]) -> d
     await sql.execute(await asyncio.to_thread(Path(os.environ[_VARIABLE]).read_text))
     spawners = [_register(AsyncAbsurd(dsn, queue_name="default")) for _ in range(8)]
     await spawners[0].create_queue()
-
-    async def burst(name: str, n: int) -> None:
-        free = asyncio.Queue[Any]()
-        for one in spawners:
-            free.put_nowait(one)
-
-        async def spawn(i: int) -> None:
-            spawner = await free.get()
-            await spawner.spawn(name, i)
-            free.put_nowait(spawner)
-
-        await closed_loop(spawn, n, len(spawners))
-        workers = [_register(AsyncAbsurd(dsn, queue_name="default")) for _ in range(_WORKERS)]
-        tasks = [
-            asyncio.create_task(
-                one.start_worker(worker_id=f"w{i}", concurrency=_EACH, batch_size=_EACH, poll_interval=_POLL)
-            )
-            for i, one in enumerate(workers)
-        ]
-        while await sql.fetchval(_UNDONE):  # noqa: ASYNC110 (another system's state: there is no event)
-            await asyncio.sleep(0.05)
-        for one in workers:
-            one.stop_worker()
-        await asyncio.gather(*tasks)
-        for one in workers:
-            await one.close()
-
     found: dict[str, Any] = {}
     try:
-        await burst("w1", min(100, load.most))
+        await _burst(dsn, sql, spawners, "w1", min(100, load.most))
         for name in [name for name in names if name in SIZES]:
             measured, n = Measured(), min(SIZES[name], load.most)
+            work = partial(_burst, dsn, sql, spawners, name, n)
             for _ in range(load.reps):
-                measured.reps.append(await meter.rep(n, lambda name=name, n=n: burst(name, n)))  # type: ignore[misc]
+                measured.reps.append(await meter.rep(n, work))
             found[name] = measured.summary()
     finally:
         await sql.close()
         for one in spawners:
             await one.close()
     return found
+
+
+async def _burst(dsn: str, sql: asyncpg.Connection[Any], spawners: list[Any], name: str, n: int) -> None:
+    from absurd_sdk import AsyncAbsurd
+
+    free = asyncio.Queue[Any]()
+    for one in spawners:
+        free.put_nowait(one)
+
+    async def spawn(i: int) -> None:
+        spawner = await free.get()
+        await spawner.spawn(name, i)
+        free.put_nowait(spawner)
+
+    await closed_loop(spawn, n, len(spawners))
+    workers = [_register(AsyncAbsurd(dsn, queue_name="default")) for _ in range(_WORKERS)]
+    tasks = [
+        asyncio.create_task(
+            one.start_worker(worker_id=f"w{i}", concurrency=_EACH, batch_size=_EACH, poll_interval=_POLL)
+        )
+        for i, one in enumerate(workers)
+    ]
+    while await sql.fetchval(_UNDONE):  # noqa: ASYNC110 (another system's state: there is no event)
+        await asyncio.sleep(0.05)
+    for one in workers:
+        one.stop_worker()
+    await asyncio.gather(*tasks)
+    for one in workers:
+        await one.close()
