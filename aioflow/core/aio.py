@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar, cast, final
 
 from aioflow.core.divert import Diversion
 from aioflow.core.groups import group_create_task, group_enter, group_exit, timeout_exit
+from aioflow.core.locks import condition_notify, condition_wait, semaphore_acquire, semaphore_release
 from aioflow.core.loop import WorkflowLoop
 from aioflow.core.private import get_running_loop_or_none, verify_private_names
 from aioflow.core.tasks import Future, Task
@@ -265,6 +266,10 @@ _DIVERSIONS: Final = (
     Diversion(asyncio.TaskGroup, "__aexit__", group_exit),
     Diversion(asyncio.TaskGroup, "create_task", group_create_task),
     Diversion(asyncio.Timeout, "__aexit__", timeout_exit),
+    Diversion(asyncio.Condition, "wait", condition_wait),
+    Diversion(asyncio.Condition, "notify", condition_notify),
+    Diversion(asyncio.Semaphore, "acquire", semaphore_acquire),
+    Diversion(asyncio.Semaphore, "release", semaphore_release),
     Diversion(vars(mixins)["_LoopBoundMixin"], "_get_loop", _bound_loop),
     _all_tasks,
     _unawaited,

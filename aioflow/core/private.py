@@ -41,6 +41,10 @@ _FUNCTIONS: Final[tuple[tuple[object, str], ...]] = (
     (asyncio.TaskGroup, "__aexit__"),
     (asyncio.TaskGroup, "create_task"),
     (asyncio.Timeout, "__aexit__"),
+    (asyncio.Condition, "wait"),
+    (asyncio.Condition, "notify"),
+    (asyncio.Semaphore, "acquire"),
+    (asyncio.Semaphore, "release"),
 )
 _GROUP_STATE: Final = (
     "_entered",
@@ -63,6 +67,8 @@ def missing_private_names() -> list[str]:
         function: Any = vars(owner).get(name)
         if not isinstance(function, FunctionType) or function.__closure__ is not None:
             missing.append(f"{getattr(owner, '__name__', owner)}.{name} as a plain function")
+    missing += [f"Condition().{name}" for name in ("_lock", "_waiters") if not hasattr(asyncio.Condition(), name)]
+    missing += [f"Semaphore().{name}" for name in ("_value", "_waiters") if not hasattr(asyncio.Semaphore(), name)]
     missing += [f"TaskGroup().{name}" for name in _GROUP_STATE if not hasattr(asyncio.TaskGroup(), name)]
     timeout: Any = asyncio.Timeout(None)
     missing += [f"Timeout().{name}" for name in ("_state", "_timeout_handler", "_task") if not hasattr(timeout, name)]
