@@ -90,12 +90,13 @@ class CancelTimer(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSideEffect(Command):
-    """Keep a value that was made outside of replay."""
+    """Keep a value that was made outside of replay, or the failure to make one."""
 
     payload: bytes
+    failed: bool = False
 
     def event(self, at: datetime) -> ev.SideEffectRecorded:
-        return ev.SideEffectRecorded(at=at, ref=self.ref, payload=self.payload)
+        return ev.SideEffectRecorded(at=at, ref=self.ref, payload=self.payload, failed=self.failed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,18 +14,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from uuid import UUID
 
 from aioflow.core import commands as cmd
+from aioflow.core import events as ev
 from aioflow.core.definition import ActivityDefinition, ActivityOptions, WorkflowDefinition
+from aioflow.core.failure import Failure
 from aioflow.core.guard import allowed
 from aioflow.core.keys import InstanceKey
 from aioflow.core.limits import Limits
 from aioflow.core.loop import WorkflowLoop
 from aioflow.core.payload import decode_value, encode_value
 from aioflow.core.tasks import DurableFuture, Future, Sealed
-from aioflow.errors import NondeterminismError, NotDurable, StructuralLimitExceeded
+from aioflow.errors import EncodeError, NondeterminismError, NotDurable, PayloadTooLarge, StructuralLimitExceeded
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNDO: Final[dict[type[cmd.Command], type[cmd.Command]]] = {
@@ -75,7 +77,7 @@ class Context:
         self.fault: BaseException | None = None
         self.activities: dict[str, PendingActivity] = {}
         self.timers: dict[str, datetime] = {}
-        self.recorded: dict[str, bytes] = {}
+        self.recorded: dict[str, ev.SideEffectRecorded] = {}
         self.problems: list[dict[str, Any]] = []
         self.info: Callable[[], WorkflowInfo]
         self._seed = seed
@@ -107,9 +109,11 @@ class Context:
         if self.loop.sealed:
             raise Sealed
         if self.read_only:
-            raise NotDurable("a query only reads: it cannot schedule, wait for or record anything")
+            raise NotDurable(
+                "a query, or the function of a side effect, only reads: it cannot schedule, wait for or record anything"
+            )
 
-    def fail_task(self, fault: BaseException) -> None:
+    def fail_task(self, fault: BaseException) -> NoReturn:
         """Give up this workflow task, whatever user code catches: the run stays open and is tried again."""
         if self.fault is None:
             self.fault = fault
@@ -175,6 +179,12 @@ class Context:
         self.timers.pop(ref, None)
         self.retract(cmd.StartTimer, ref)
 
+    def retime(self, ref: str, due_at: datetime) -> None:
+        """A timer as it was recorded; the code may have another duration today."""
+        if self.timers.get(ref, due_at) != due_at:
+            self.timers[ref] = due_at
+            self.loop.retime(ref, due_at.timestamp())
+
     def callback_failed(self, context: dict[str, Any]) -> None:
         """Keep what asyncio would have logged, for the worker to log."""
         if not self.replaying:
@@ -183,21 +193,51 @@ class Context:
     # -- recorded values --------------------------------------------------------------------------
 
     def side_effect(self, fn: Callable[[], Any], hint: Any) -> Any:
-        """Value of ``fn``, called once in the life of the run; replay takes it from history."""
+        """Value of ``fn``, called once in the life of the run; replay takes it from history.
+
+        A failure is recorded as well, and raised from the record: what the code sees must not differ on replay.
+        """
         self.check_open()
         ref = self.loop.current_branch().command_id("s")
-        payload = self.recorded.pop(ref, None)
-        if payload is None:
-            if self.replaying:
-                self.fail_task(NondeterminismError("no side effect here", f"SideEffectRecorded at {ref}"))
+        recorded = self.recorded.pop(ref, None)
+        if recorded is not None:
+            payload, failed = recorded.payload or b"", recorded.failed
+        elif self.replaying:
+            self.fail_task(NondeterminismError("no side effect here", f"SideEffectRecorded at {ref}"))
+        else:
+            payload, failed = self._make(fn, hint)
+        self.emit(cmd.RecordSideEffect(ref=ref, payload=payload, failed=failed))
+        if failed:
+            raise self._unmade(payload)
+        return self.read(payload, hint)
+
+    def _make(self, fn: Callable[[], Any], hint: Any) -> tuple[bytes, bool]:
+        """Call the function of a side effect: its value, or its failure and True."""
+        self.read_only = True  # it is not called on replay, so it must not move the run, nor its randomness
+        try:
             with allowed():
                 value = fn()
             if isinstance(value, Coroutine):
                 value.close()
                 raise NotDurable("side_effect() takes a plain function; use activity() for an async one")
-            payload = encode_value(value, hint, limit=self.limits.payload)
-        self.emit(cmd.RecordSideEffect(ref=ref, payload=payload))
-        return self.read(payload, hint)
+            return encode_value(value, hint, limit=self.limits.payload), False
+        except NotDurable as exc:
+            self.fail_task(exc)
+        except Exception as exc:
+            return Failure.of(exc).to_payload(), True
+        finally:
+            self.read_only = False
+
+    def _unmade(self, payload: bytes) -> Exception:
+        """The exception of a recorded failure: our own for a value that cannot be stored, else the remote one."""
+        try:
+            failure = Failure.from_payload(payload)
+        except Exception as exc:
+            self.fail_task(exc)
+        for kind in (EncodeError, PayloadTooLarge):
+            if failure.type == kind.__name__ and "PayloadError" in failure.bases:
+                return kind(failure.message)
+        return failure.to_error()
 
     def read(self, payload: bytes, hint: Any) -> Any:
         """Decode inside user code; bytes that do not fit fail the task, since a deploy can mend that."""

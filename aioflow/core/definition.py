@@ -84,7 +84,7 @@ class ActivityDefinition(Definition):
         options: ActivityOptions | None = None,
         bound: bool = True,
     ) -> None:
-        found = name or _activity_name(fn)
+        found = _activity_name(fn, name)
         _refuse_generators(fn, f"activity {found}")
         super().__init__(found, fn, what="an activity", skip_self=not bound)
         self.options, self.bound = options or ActivityOptions(), bound
@@ -114,16 +114,16 @@ def is_async(fn: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(inspect.unwrap(fn))
 
 
-def _activity_name(fn: Any) -> str:
+def _activity_name(fn: Any, name: str | None) -> str:
     if isinstance(fn, staticmethod | classmethod):
         raise DefinitionError(f"put @{type(fn).__name__} above @activity.defn, not below it")
     if isinstance(fn, type) or not callable(fn):
         shown = f"class {fn.__name__}" if isinstance(fn, type) else f"a {type(fn).__name__}"
         raise DefinitionError(f"an activity is a function (`def` or `async def`), not {shown}")
-    name = getattr(fn, "__name__", None)
-    if not isinstance(name, str) or name == "<lambda>":
+    own = getattr(fn, "__name__", None)
+    if name is None and (not isinstance(own, str) or own == "<lambda>"):
         raise DefinitionError("an activity without a name of its own, such as a lambda, needs name=")
-    return name
+    return own if name is None else name
 
 
 def _refuse_generators(fn: Callable[..., Any], what: str) -> None:
@@ -141,7 +141,7 @@ class HandlerDefinition(Definition):
     def __init__(self, fn: Callable[..., Any], kind: Kind, *, name: str | None = None) -> None:
         if isinstance(fn, staticmethod | classmethod) or not callable(fn):
             raise DefinitionError(f"@{kind} belongs on a plain method")
-        found = name or str(getattr(fn, "__name__", ""))
+        found = str(getattr(fn, "__name__", "")) if name is None else name
         what = f"{kind} {found!r}"
         _refuse_generators(fn, what)
         if not inspect.signature(fn).parameters:
@@ -171,9 +171,9 @@ class WorkflowDefinition(Definition):
     ) -> None:
         handle = _check_handle(cls)
         _check_init(cls)
-        super().__init__(name or cls.__name__, handle, what="a workflow", skip_self=True)
+        super().__init__(cls.__name__ if name is None else name, handle, what="a workflow", skip_self=True)
         self.cls: Any = cls
-        self.queue = check_name(queue or DEFAULT_QUEUE, "a queue")
+        self.queue = check_name(DEFAULT_QUEUE if queue is None else queue, "a queue")
         self.blocking = _exception_types(blocking, self.name)
         self.signals: dict[str, HandlerDefinition] = {}
         self.queries: dict[str, HandlerDefinition] = {}
@@ -290,7 +290,5 @@ def check_name(name: Any, what: str) -> str:
     if not isinstance(name, str) or not name:
         raise DefinitionError(f"the name of {what} is a non-empty text, not {name!r}")
     if len(name) > MAX_NAME or not name.isprintable():
-        raise DefinitionError(
-            f"the name of {what} has at most {MAX_NAME} printable characters: {ascii(name)[:80]}"
-        )
+        raise DefinitionError(f"the name of {what} has at most {MAX_NAME} printable characters: {ascii(name)[:80]}")
     return name

@@ -30,9 +30,7 @@ def seconds(value: Duration, what: str = "a duration", *, positive: bool = False
     if not isfinite(number):
         raise ValueError(f"{what} must be finite, not {number}")
     if number < 0 or (positive and number == 0):
-        raise ValueError(
-            f"{what} must be {'more than zero' if positive else 'zero or more'}, not {number:g} s"
-        )
+        raise ValueError(f"{what} must be {'more than zero' if positive else 'zero or more'}, not {number:g} s")
     if number > MAX_SECONDS:
         raise ValueError(f"{what} is longer than a century ({number:g} s)")
     return number

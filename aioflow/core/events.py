@@ -342,7 +342,9 @@ class ChildCancelRequested(Recorded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideEffectRecorded(Recorded):
-    """The value of ``side_effect()``; resolved at once, live and on replay."""
+    """The value of ``side_effect()``, or its failure when ``failed``; resolved at once, live and on replay."""
+
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

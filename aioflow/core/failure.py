@@ -117,16 +117,12 @@ class _Reader:
             errors = tuple(self.read(one, depth + 1) for one in remote)
         return Failure(
             type=clip(name, 300),
-            message=clip(
-                _try(lambda: _message(exc), "(the text of this exception cannot be read)"), MAX_MESSAGE
-            ),
+            message=clip(_try(lambda: _message(exc), "(the text of this exception cannot be read)"), MAX_MESSAGE),
             details=_try(lambda: _details(exc), None),
             non_retryable=_try(lambda: _final(exc, 0), False),
             next_retry_delay=_try(lambda: _delay(exc), None),
             traceback=clip(_try(lambda: _traceback(exc), ""), MAX_TRACEBACK),
-            bases=tuple(
-                clip(one.__name__, 300) for one in type(exc).__mro__[:MAX_DEPTH] if one not in _ROOTS
-            ),
+            bases=tuple(clip(one.__name__, 300) for one in type(exc).__mro__[:MAX_DEPTH] if one not in _ROOTS),
             cause=self.maybe(exc.__cause__, depth),
             context=None if exc.__suppress_context__ else self.maybe(exc.__context__, depth),
             errors=errors,

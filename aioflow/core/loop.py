@@ -126,6 +126,10 @@ class WorkflowLoop(RefusingLoop):
         """Never: asyncio's debug mode takes tracebacks and wall time."""
         return False
 
+    def is_quiet(self) -> bool:
+        """Whether nothing is left to run before the next event."""
+        return not self._ready
+
     def is_running(self) -> bool:
         """Whether some thread is inside ``entered()``."""
         return self.entered_by is not None
@@ -237,11 +241,12 @@ class WorkflowLoop(RefusingLoop):
         branch = self.current_branch()
         handle = Handle(callback, args, context, branch, when)
         if when != math.inf:
-            handle.ref = ref = branch.command_id("t")
+            ref = branch.command_id("t")
+            self._host.timer_started(ref, when)  # may refuse
+            handle.ref = ref
             handle.release = self._release_timer
             self._timers[ref] = handle
             self.progress += 1
-            self._host.timer_started(ref, when)
         return handle
 
     async def shutdown_asyncgens(self) -> None:
@@ -266,6 +271,10 @@ class WorkflowLoop(RefusingLoop):
         self.advance(handle.due)
         self._ready.append(handle)
         return True
+
+    def retime(self, ref: str, due: float) -> None:
+        """Give a pending timer another due time."""
+        self._timers[ref].due = due
 
     def pending_timers(self) -> Mapping[str, float]:
         """Due time of each pending timer by address, oldest first."""

@@ -23,9 +23,7 @@ MAX_PAYLOAD = 2 * 1024 * 1024
 _JSON_TAG = bytes((JSON,))
 
 
-def encode_value(
-    value: Any, hint: Any = Any, *, what: str = "the value", limit: int = MAX_PAYLOAD
-) -> Payload:
+def encode_value(value: Any, hint: Any = Any, *, what: str = "the value", limit: int = MAX_PAYLOAD) -> Payload:
     """A value as a payload, strictly of the type its hint names.
 
     Raises `EncodeError`, naming ``what`` and the place in it, when the value is of another type or would not

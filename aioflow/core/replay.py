@@ -27,7 +27,7 @@ from aioflow.core.definition import WorkflowDefinition
 from aioflow.core.failure import Failure
 from aioflow.core.keys import InstanceKey
 from aioflow.core.limits import Limits
-from aioflow.core.matching import Ledger
+from aioflow.core.matching import HISTORY, Ledger
 from aioflow.core.resolve import resolve
 from aioflow.core.tasks import Sealed, Task
 from aioflow.errors import (
@@ -103,8 +103,8 @@ class Execution:
                 self._step(context, event)
             ledger.match(context.cut(), recorded)
             for one in recorded:
-                if isinstance(one, ev.TimerStarted) and one.ref in context.timers:
-                    context.timers[one.ref] = one.due_at
+                if isinstance(one, ev.TimerStarted):
+                    context.retime(one.ref or "", one.due_at)
             self.seq += 1 + len(recorded)
             self._count(event, *recorded)
         if self._context is not None:
@@ -125,7 +125,8 @@ class Execution:
             with context.loop.entered():
                 running = self._end is None
                 self._step(context, event)
-            if running and self._end is not None and not isinstance(event, MESSAGES):
+            # Messages come first when it is decided again, but never before the start.
+            if running and self._end is not None and not isinstance(event, (ev.RunStarted, *MESSAGES)):
                 if any(isinstance(one, MESSAGES) for one in inputs[position + 1 :]):
                     return Decision(refused=True)
             issued = context.cut()
@@ -141,7 +142,7 @@ class Execution:
         if context is None:
             return
         if self._end is None and self.seq > self.limits.history_hard:
-            over = StructuralLimitExceeded("history_events", self.limits.history_hard)
+            over = StructuralLimitExceeded(HISTORY, self.limits.history_hard)
             self._end = cmd.FailRun(ref="0", payload=Failure.of(over).to_payload(), limit=over.limit)
         if self._end is not None:
             terminal = self._end.event(context.now())
@@ -252,7 +253,8 @@ class Execution:
     def query(self, name: str, payload: bytes) -> bytes:
         """Answer a query from the state as it is; gives the encoded result.
 
-        Raises `UnknownQuery`, `DecodeError` for arguments that do not fit, and whatever the handler raises.
+        Raises `UnknownQuery`, `DecodeError` for arguments that do not fit, `NotDurable` for a handler that does more
+        than read, and whatever the handler raises.
         """
         handler = self.definition.queries.get(name)
         if handler is None:
@@ -268,6 +270,10 @@ class Execution:
                 value = handler.fn(self._instance, *args, **kwargs)
         finally:
             context.read_only = False
+            if stirred := not context.loop.is_quiet():
+                self.evict()  # or what it set off would run at the next event, and not on replay
+        if stirred:
+            raise NotDurable(f"query {name} set off something in the workflow; a query only reads")
         return self.definition.encode_result(value, handler.signature.result_hint, self.limits.payload)
 
     def _info(self) -> WorkflowInfo:

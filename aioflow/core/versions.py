@@ -77,8 +77,7 @@ def decode(record: Record) -> Event:
     cls = KINDS.get(record.kind)
     if cls is None or record.version > cls.VERSION:
         raise DecodeError(
-            f"event {record.kind} version {record.version} was written by a newer aioflow; "
-            "run a worker of that version"
+            f"event {record.kind} version {record.version} was written by a newer aioflow; run a worker of that version"
         )
     attrs: Attrs = from_json(record.attrs) if record.attrs else {}
     payload = record.payload
