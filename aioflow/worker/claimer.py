@@ -60,7 +60,7 @@ class Claimer(Generic[T]):
     async def run(self) -> None:
         """Claim until stopped."""
         work = self._work
-        while not self._stopped:
+        while True:
             places = await work.slots.reserve(self._batch)
             work.wake.clear()
             items: Sequence[T] = ()
@@ -75,8 +75,9 @@ class Claimer(Generic[T]):
                 work.start(items)
             # As much as there was last time, and room for more: asking for much costs even when there is little.
             self._batch = min(self._most, max(_LEAST, 2 * len(items)))
-            more = len(items) == places or (items and await work.wake.wait(_LULL))
-            if not more:
+            if self._stopped:
+                return
+            if not (len(items) == places or (items and await work.wake.wait(_LULL))):
                 await self._sleep()
 
     async def _claim(self, places: int) -> Sequence[T]:
@@ -84,7 +85,8 @@ class Claimer(Generic[T]):
             items = await self._work.claim(places)
         except StoreError as exc:
             self._failures += 1
-            log.warning("claim_failed", work=self._work.name, error=type(exc).__name__, failures=self._failures)
+            if self._failures & (self._failures - 1) == 0:  # the first, second, fourth, … in a row
+                log.warning("claim_failed", work=self._work.name, reason=str(exc), failures=self._failures)
             await self._work.recover()
             return ()
         self._failures = 0

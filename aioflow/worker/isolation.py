@@ -24,7 +24,7 @@ log = get_logger("aioflow.worker")
 _ALONE: Final = 3  # claims, this one included, before it is tried alone
 _ASIDE: Final = 6  # claims before it is set aside between tries
 _MARK: Final = "quarantined"
-_SOON: Final = 0.1  # seconds
+_SOON: Final = 0.01  # seconds; while one is tried alone there is no place to claim them anyway
 
 
 def suspected(run: ClaimedRun) -> bool:

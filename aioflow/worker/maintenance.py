@@ -53,7 +53,7 @@ class Maintenance:
             except StoreError as exc:
                 # Others could not renew either: give them the time of a lease after it is over.
                 self._no_reaping_until = anyio.current_time() + self._settings.lease_ttl
-                log.warning("maintenance_failed", sweep=sweep.__name__, error=type(exc).__name__)
+                log.warning("maintenance_failed", sweep=sweep.__name__, reason=str(exc))
 
     async def reap(self) -> None:
         """Declare workers dead whose lease is over, and give their work to others."""

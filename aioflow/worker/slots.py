@@ -20,7 +20,6 @@ class Slots:
     async def reserve(self, most: int) -> int:
         """Take as many places as are free, up to ``most``; waits for the first one."""
         while self.free <= 0:
-            self._freed = anyio.Event()
             await self._freed.wait()
         taken = min(self.free, most)
         self.free -= taken
@@ -29,7 +28,8 @@ class Slots:
     def release(self, count: int = 1) -> None:
         """Give places back."""
         self.free += count
-        self._freed.set()
+        freed, self._freed = self._freed, anyio.Event()
+        freed.set()  # everyone who waits
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
@@ -46,5 +46,4 @@ class Slots:
     async def empty(self) -> None:
         """Wait until no place is taken."""
         while self.free < self.total:
-            self._freed = anyio.Event()
             await self._freed.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -154,15 +154,13 @@ class Worker:
     @asynccontextmanager
     async def _shared(self) -> AsyncIterator[Shared]:
         settings = self._profile.settings
-        db = await Database.connect(
-            self._dsn, max_size=settings.connections, application_name=f"aioflow worker {self.identity}"[:63]
-        )
-        stepper: Stepper | None = None
-        notifier: Notifier | None = None
-        try:
+        async with AsyncExitStack() as stack:
+            db = await self._connect(stack, settings.connections, f"aioflow worker {self.identity}"[:63])
             await check_schema(db)
-            notifier = Notifier(db)
+            notifier = Notifier(await self._connect(stack, 1, "aioflow notifier"))
+            stack.push_async_callback(_unhindered, notifier.close)
             stepper = Stepper(settings.step_limit, settings.abandoned_threads, self._exhaust)
+            stack.callback(stepper.close)
             yield Shared(
                 profile=self._profile,
                 store=Store(db),
@@ -173,13 +171,11 @@ class Worker:
                 cache=RunCache(settings.cached_runs, settings.cached_bytes, lambda gone: stepper.post(gone.evict)),
                 threads=anyio.CapacityLimiter(settings.concurrency),
             )
-        finally:
-            with anyio.CancelScope(shield=True):
-                if stepper is not None:
-                    stepper.close()
-                if notifier is not None:
-                    await notifier.close()
-                await db.close()
+
+    async def _connect(self, stack: AsyncExitStack, size: int, name: str) -> Database:
+        db = await Database.connect(self._dsn, max_size=size, application_name=name)
+        stack.push_async_callback(_unhindered, db.close)
+        return db
 
     async def _serve(self, shared: Shared, session: Session) -> None:
         """Work, under a new registration whenever the lease was lost."""
@@ -217,6 +213,12 @@ class Worker:
         log.critical("worker_exhausted", identity=self.identity)
         self._exhausted = True
         self._drain.set()
+
+
+async def _unhindered(close: Callable[[], Awaitable[None]]) -> None:
+    """Closing is bounded by itself; a cancellation must not leave connections open."""
+    with anyio.CancelScope(shield=True):
+        await close()
 
 
 def _queues_of(registry: Registry) -> tuple[str, ...]:

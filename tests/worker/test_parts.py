@@ -209,6 +209,34 @@ async def test_nothing_is_claimed_without_a_place() -> None:
         source.slots.release()
 
 
+async def test_places_are_given_to_all_who_wait() -> None:
+    slots = Slots(3)
+    order: list[str] = []
+    assert await slots.reserve(5) == 3
+
+    async def alone() -> None:
+        async with slots.alone():
+            order.append("alone")
+
+    async def reserve() -> None:
+        slots.release(await slots.reserve(1))
+        order.append("reserved")
+
+    async def empty() -> None:
+        await slots.empty()
+        order.append("empty")
+
+    async with anyio.create_task_group() as group:
+        for waiting in (alone, reserve, empty):
+            group.start_soon(waiting)
+        await anyio.wait_all_tasks_blocked()
+        slots.release(2)
+        await eventually(lambda: sorted(order) == ["alone", "reserved"])
+        slots.release()
+    assert order[-1] == "empty"
+    assert slots.free == 3
+
+
 async def test_a_wake_up_a_due_time_and_a_poll_all_lead_to_a_look() -> None:
     source = Source()
     claimer = source.claimer()
