@@ -124,20 +124,24 @@ class Meter:
 
 
 def _tree(pid: int) -> float:
-    try:
-        parent = psutil.Process(pid)
-        times = parent.cpu_times()
-        total = times.children_user + times.children_system
-        processes = [parent, *parent.children(recursive=True)]
-    except psutil.Error:
-        return 0.0
-    for process in processes:
+    """Of a process and its children, those that have ended too."""
+    total = 0.0
+    for _ in range(20):
         try:
-            times = process.cpu_times()
+            parent = psutil.Process(pid)
+            ended = _ended(parent)
+            running = [sum(one.cpu_times()[:2]) for one in (parent, *parent.children(recursive=True))]
+            total = ended + sum(running)
+            if _ended(parent) == ended:  # else one that ended meanwhile was counted nowhere
+                break
         except psutil.Error:
             continue
-        total += times.user + times.system
-    return float(total)
+    return total
+
+
+def _ended(parent: psutil.Process) -> float:
+    times = parent.cpu_times()
+    return float(times.children_user + times.children_system)
 
 
 def _busy() -> float:
