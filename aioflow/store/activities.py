@@ -28,9 +28,15 @@ class Activities:
         self._db = db
 
     async def claim_activities(
-        self, worker_id: UUID, epoch: int, queues: Sequence[str], names: Sequence[str], tokens: Sequence[UUID]
+        self,
+        worker_id: UUID,
+        epoch: int,
+        queues: Sequence[str],
+        names: Sequence[str],
+        tokens: Sequence[UUID],
+        suspects: bool = False,
     ) -> list[ClaimedActivity]:
-        """Take due activities, at most one per token; a token becomes the id of the attempt.
+        """Take due activities, at most one per token; a token becomes the id of the attempt. ``suspects`` as of runs.
 
         A lost answer is told at once (`DatabaseUnavailable`): then `bump_epoch` and `release_unknown`.
         """
@@ -41,6 +47,7 @@ class Activities:
             list(queues),
             list(names),
             list(tokens),
+            suspects,
             point="claim_activities",
             resend=False,
             shield=True,

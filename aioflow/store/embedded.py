@@ -180,9 +180,7 @@ class EmbeddedPostgres:
         if self._lock is not None:
             raise EmbeddedPostgresError("this embedded Postgres was started already")
         if os.name == "nt":
-            raise EmbeddedPostgresError(
-                "it needs Linux or macOS; set AIOFLOW_DATABASE_URL to a server instead"
-            )
+            raise EmbeddedPostgresError("it needs Linux or macOS; set AIOFLOW_DATABASE_URL to a server instead")
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = _lock_folder(self.root)
         try:
@@ -243,9 +241,7 @@ class EmbeddedPostgres:
             text = tail(self.log, min(self.log.stat().st_size - said, 3000))
             # Sessions of a server that was killed hold its shared memory for a moment longer.
             if "still in use" not in text or time.monotonic() > deadline:
-                raise EmbeddedPostgresError(
-                    f"Postgres did not start ({self.binaries.bindir}); its log ends:\n{text}"
-                )
+                raise EmbeddedPostgresError(f"Postgres did not start ({self.binaries.bindir}); its log ends:\n{text}")
             time.sleep(0.02)
 
     def _configuration(self) -> dict[str, str | int]:

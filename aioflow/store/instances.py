@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from aioflow.core.keys import InstanceKey
 from aioflow.store.pool import Database
 from aioflow.store.queries import sql
 from aioflow.store.rows import (
     CancelRequest,
     DeliveryOutcome,
     Keyed,
+    ReleaseOutcome,
     ReserveOutcome,
     ReserveRequest,
     SignalRequest,
@@ -131,6 +133,11 @@ class Instances:
     async def terminate(self, requests: Sequence[TerminateRequest]) -> list[TerminateOutcome]:
         """Close runs by force, without their code; the holder's next commit is fenced."""
         return await _apart(requests, self._terminate)
+
+    async def release_quarantined(self, keys: Sequence[InstanceKey]) -> list[ReleaseOutcome]:
+        """Let runs and activities of these instances out of quarantine; they are tried alone again."""
+        rows = await self._call("release_quarantined", [k.namespace for k in keys], [k.instance_id for k in keys])
+        return [ReleaseOutcome(r["outcome"], r["run_id"], r["run_queue"], tuple(r["activity_queues"])) for r in rows]
 
     async def _terminate(self, items: list[TerminateRequest]) -> list[TerminateOutcome]:
         rows = await self._call(

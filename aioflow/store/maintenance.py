@@ -8,7 +8,7 @@ from typing import cast
 
 from aioflow.store.pool import Database
 from aioflow.store.queries import names, sql
-from aioflow.store.rows import Backlog, DueClose, NextDue, Violation, key_of
+from aioflow.store.rows import Backlog, DueClose, NextDue, Quarantined, Suspects, Violation, key_of
 
 
 class Maintenance:
@@ -18,10 +18,24 @@ class Maintenance:
         self._db = db
 
     async def next_due(self, queues: Sequence[str]) -> NextDue:
-        """Seconds until something on these queues is due."""
+        """Seconds until something ordinary on these queues is due; suspects have `suspects`."""
         (row,) = await self._db.fetch(sql("next_due"), list(queues), point="next_due")
         runs, activities = row["runs"], row["activities"]
         return NextDue(None if runs is None else max(0.0, runs), None if activities is None else max(0.0, activities))
+
+    async def suspects(
+        self, namespace: str, queues: Sequence[str], workflows: Sequence[str], activities: Sequence[str]
+    ) -> Suspects:
+        """Whether runs or activities are due that seem to kill workers."""
+        (row,) = await self._db.fetch(
+            sql("suspects"), list(queues), list(workflows), list(activities), namespace, point="suspects"
+        )
+        return Suspects(row["runs"], row["activities"])
+
+    async def quarantined(self, namespace: str | None = None, limit: int = 100) -> list[Quarantined]:
+        """What waits in quarantine for `release_quarantined`; all namespaces: None."""
+        rows = await self._db.fetch(sql("quarantined"), namespace, limit, point="quarantined")
+        return [Quarantined(**dict(r)) for r in rows]
 
     async def due_closes(self, limit: int = 100) -> list[DueClose]:
         """Runs whose grace or timeout is over: end each with `terminate`, naming its run."""

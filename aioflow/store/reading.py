@@ -140,6 +140,8 @@ def _description(r: Any) -> Description:
         timers=r["timers"] or 0,
         attempt=r["attempt"] or 0,
         blocked_reason=r["blocked_reason"],
+        crashes=r["crashes"] or 0,
+        quarantined=bool(r["quarantined"]),
         sealed=bool(r["sealed"]),
         paused=bool(r["paused"]),
         worker=r["worker"],

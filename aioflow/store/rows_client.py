@@ -125,6 +125,15 @@ class TerminateOutcome(NamedTuple):
     run_id: UUID | None
 
 
+class ReleaseOutcome(NamedTuple):
+    """``released``; ``idle`` (nothing of it was in quarantine); ``closed``; ``unknown``. Queues may be woken."""
+
+    outcome: Literal["released", "idle", "closed", "unknown"]
+    run_id: UUID | None
+    run_queue: str | None
+    activity_queues: tuple[str, ...]
+
+
 class InstanceRef(NamedTuple):
     """An instance, and one run of it (None: the current or last one)."""
 
@@ -156,6 +165,8 @@ class Description:
     timers: int = 0
     attempt: int = 0
     blocked_reason: str | None = None
+    crashes: int = 0
+    quarantined: bool = False
     sealed: bool = False
     paused: bool = False
     worker: str | None = None
@@ -165,7 +176,10 @@ class Description:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingActivity:
-    """An activity without an outcome. ``token`` is the running attempt, None while it waits."""
+    """An activity without an outcome. ``token`` is the running attempt, None while it waits.
+
+    ``crashes``: workers that died with it in a row; ``quarantined``: too many, it waits to be released.
+    """
 
     ref: str
     execution_id: UUID
@@ -181,6 +195,8 @@ class PendingActivity:
     heartbeat_at: datetime | None
     last_failure: bytes | None
     worker: str | None
+    crashes: int = 0
+    quarantined: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -190,7 +190,10 @@ class CommitOutcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRun:
-    """Give a run back, claimable after ``delay`` seconds. ``uncount``: the claim is not counted as an attempt."""
+    """Give a run back, claimable after ``delay`` seconds. ``uncount``: the claim is not counted as an attempt.
+
+    ``alive``: its code ran to an end, so it does not kill workers and crashes before are forgotten.
+    """
 
     key: InstanceKey
     owner: UUID
@@ -198,6 +201,7 @@ class ReleaseRun:
     delay: float = 0.0
     blocked_reason: str | None = None
     uncount: bool = False
+    alive: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,6 +328,25 @@ class NextDue(NamedTuple):
 
     runs: float | None
     activities: float | None
+
+
+class Suspects(NamedTuple):
+    """Whether work is due that workers have died with, to be tried alone."""
+
+    runs: bool
+    activities: bool
+
+
+class Quarantined(NamedTuple):
+    """A run, or (``activity`` and ``ref`` given) an activity, that is not claimed until an operator releases it."""
+
+    namespace: str
+    instance_id: str
+    run_id: UUID
+    workflow: str | None
+    activity: str | None
+    ref: str | None
+    crashes: int
 
 
 class Backlog(NamedTuple):

@@ -27,6 +27,7 @@ class Store:
         self.signal = instances.signal
         self.request_cancel = instances.request_cancel
         self.terminate = instances.terminate
+        self.release_quarantined = instances.release_quarantined
 
         self.claim_runs = tasks.claim_runs
         self.load = tasks.load
@@ -60,6 +61,8 @@ class Store:
         self.generations = reading.generations
 
         self.next_due = maintenance.next_due
+        self.suspects = maintenance.suspects
+        self.quarantined = maintenance.quarantined
         self.due_closes = maintenance.due_closes
         self.expire_requests = maintenance.expire_requests
         self.backlog = maintenance.backlog

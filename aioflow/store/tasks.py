@@ -41,8 +41,12 @@ class Tasks:
         workflows: Sequence[str],
         limit: int,
         token: UUID,
+        suspects: bool = False,
     ) -> list[ClaimedRun]:
         """Take up to ``limit`` due runs, by one new token. Queues are served in the order given: rotate them.
+
+        ``suspects``: only runs that two workers in a row have died with, otherwise none of them. Whoever takes one
+        runs nothing else beside it, since a crash is then blamed on it alone.
 
         A lost answer is told at once (`DatabaseUnavailable`): then `bump_epoch` and `release_unknown`.
         """
@@ -54,6 +58,7 @@ class Tasks:
             list(workflows),
             limit,
             token,
+            suspects,
             point="claim_runs",
             resend=False,
             shield=True,
@@ -184,6 +189,7 @@ class Tasks:
             [r.delay for r in releases],
             [r.blocked_reason for r in releases],
             [r.uncount for r in releases],
+            [r.alive for r in releases],
             point="release_runs",
             shield=True,
         )

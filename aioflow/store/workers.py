@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from pydantic_core import to_json
@@ -16,12 +16,28 @@ _BATCH = 500
 _PASSES = 50
 
 
+class Crashed(NamedTuple):
+    """A run (``activity`` None) or activity that a worker died with, and the crashes it has seen in a row."""
+
+    namespace: str
+    instance_id: str
+    run_id: UUID
+    workflow: str | None
+    activity: str | None
+    crashes: int
+
+
 class Released(NamedTuple):
-    """Queues whose rows became claimable, so that they may be woken; and who was declared dead."""
+    """Queues whose rows became claimable, so that they may be woken; and who was declared dead.
+
+    ``suspects`` and ``quarantined`` became that just now.
+    """
 
     workers: list[UUID]
     run_queues: set[str]
     activity_queues: set[str]
+    suspects: Sequence[Crashed] = ()
+    quarantined: Sequence[Crashed] = ()
 
 
 class Workers:
@@ -81,31 +97,41 @@ class Workers:
         released = await self._release([worker_id])
         return released._replace(workers=[worker_id])
 
-    async def reap(self, pause: float = 10.0) -> Released:
+    async def reap(self, pause: float = 10.0, quarantine_after: int = 3) -> Released:
         """Declare dead whose lease is over and release all they own, in several transactions.
 
-        Nobody is declared dead within ``pause`` seconds of a server start: give the lease time.
+        Nobody is declared dead within ``pause`` seconds of a server start: give the lease time. What they held is a
+        suspect after two crashes in a row, and quarantined after ``quarantine_after``; if a worker held suspects,
+        its death counts against those alone.
         """
         late = await self._db.fetch(sql("reap_declare"), pause, point="reap_declare", shield=True)
         pending = await self._db.fetch(sql("reap_pending"), point="reap_pending")
-        released = await self._release([r["worker_id"] for r in pending])
+        dead = [r["worker_id"] for r in pending]
+        if dead:
+            await self._db.fetch(sql("reap_blame"), dead, point="reap_blame", shield=True)
+        released = await self._release(dead, quarantine_after)
         return released._replace(workers=[r["worker_id"] for r in late])
 
-    async def _release(self, dead: list[UUID]) -> Released:
+    async def _release(self, dead: list[UUID], limit: int = 3) -> Released:
         """Release until no row is left: commits in flight may still add owned ones."""
-        released = Released([], set(), set())
+        released, crashed = Released([], set(), set()), []
         for _ in range(_PASSES):
             if not dead:
                 break
-            runs = await self._db.fetch(sql("reap_runs"), dead, _BATCH, point="reap_release", shield=True)
-            activities = await self._db.fetch(sql("reap_activities"), dead, _BATCH, point="reap_release", shield=True)
+            runs = await self._db.fetch(sql("reap_runs"), dead, _BATCH, limit, point="reap_release", shield=True)
+            activities = await self._db.fetch(
+                sql("reap_activities"), dead, _BATCH, limit, point="reap_release", shield=True
+            )
+            crashed += [(r["isolation"], _crashed(r, run=True)) for r in runs if r["crashed"]]
+            crashed += [(r["isolation"], _crashed(r, run=False)) for r in activities if r["crashed"]]
             released.run_queues.update(r["queue"] for r in runs)
             released.activity_queues.update(r["queue"] for r in activities)
             if len(runs) < _BATCH and len(activities) < _BATCH:
                 done = await self._db.fetch(sql("reap_settle"), dead, point="reap_settle", shield=True)
                 gone = {r["worker_id"] for r in done}
                 dead = [worker for worker in dead if worker not in gone]
-        return released
+        suspects, quarantined = ([one for level, one in crashed if level == wanted] for wanted in (1, 2))
+        return released._replace(suspects=suspects, quarantined=quarantined)
 
     async def workers(self, *, dead: bool = False) -> list[WorkerInfo]:
         """Worker processes, live ones first; dead ones on request."""
@@ -162,3 +188,14 @@ class Workers:
     async def forget_workers(self, older_than: float = 86_400.0) -> int:
         """Drop rows of workers dead for so many seconds; how many."""
         return len(await self._db.fetch(sql("forget_workers"), older_than, point="forget_workers"))
+
+
+def _crashed(row: Any, *, run: bool) -> Crashed:
+    return Crashed(
+        namespace=row["namespace"],
+        instance_id=row["instance_id"],
+        run_id=row["run_id"],
+        workflow=row["name"] if run else None,
+        activity=None if run else row["name"],
+        crashes=row["crashes"],
+    )

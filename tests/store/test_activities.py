@@ -122,6 +122,9 @@ async def test_timeouts_in_the_order_they_run(bench: Bench) -> None:
     assert sorted(attempts) == ["beat", "close", "never", "start"]
     assert await bench.store.expired_activities() == []
     await later(bench.conn, 60)
+    waiting = await bench.store.expired_activities()  # the worker may be dead: then it was not the activities' fault
+    assert [(e.ref, e.timeout) for e in waiting] == [("queue", "schedule_to_start"), ("close", "schedule_to_close")]
+    assert await bench.store.renew_lease(bench.worker, 60)
     expired = await bench.store.expired_activities()
     assert [(e.ref, e.timeout) for e in expired] == [
         ("queue", "schedule_to_start"),
@@ -152,6 +155,7 @@ async def test_an_expired_attempt_is_retried_only_while_its_deadline_stands(benc
     await scheduled(bench, start_to_close=10.0)
     (attempt,) = await bench.claim_activities()
     await later(bench.conn, 30)
+    assert await bench.store.renew_lease(bench.worker, 60)
     (expired,) = await bench.store.expired_activities()
     assert expired.token == attempt.token
     stale = retry(attempt, deadline=NOW)
@@ -168,7 +172,7 @@ async def test_an_attempt_given_back_keeps_its_number(bench: Bench) -> None:
     held = rows.HeldActivity(attempt.key.shard, attempt.run_id, attempt.ref, attempt.token)
     assert await bench.store.release_activities([held, held._replace(token=ids())]) == ["q", None]
     (again,) = await bench.claim_activities()
-    assert (again.attempt, again.deliveries) == (1, 2)
+    assert (again.attempt, again.deliveries) == (1, 1)
 
 
 async def test_claims_take_what_the_worker_knows(bench: Bench) -> None:

@@ -85,12 +85,16 @@ async def test_claims_read_the_index_of_ready_rows_only(database: str, analyzed:
     await conn.execute(WORKER, worker)
     if analyzed:
         await conn.execute("analyze aioflow.instance_hot, aioflow.activity")
-    runs = await _explain(conn, "claim_runs", worker, 0, ["q0", "q2"], ["W"], 20, ids())
+    runs = await _explain(conn, "claim_runs", worker, 0, ["q0", "q2"], ["W"], 20, ids(), False)
     _reads_index(runs, "instance_hot_ready", 20)
-    acts = await _explain(conn, "claim_activities", worker, 0, ["q0", "q2"], ["act"], [ids() for _ in range(20)])
+    tokens = [ids() for _ in range(20)]
+    acts = await _explain(conn, "claim_activities", worker, 0, ["q0", "q2"], ["act"], tokens, False)
     _reads_index(acts, "activity_ready", 20)
     due = await _explain(conn, "next_due", ["q0", "q1"])
     assert {"instance_hot_ready", "activity_ready"} <= {p.get("Index Name") for p in due}
+    suspects = await _explain(conn, "suspects", ["q0", "q2"], ["W"], ["act"], "default")
+    _reads_index(suspects, "instance_hot_ready", 0)
+    _reads_index(suspects, "activity_ready", 0)
     await conn.close()
 
 

@@ -23,8 +23,8 @@ async def test_a_dead_worker_s_work_is_taken_over(bench: Bench) -> None:
     await later(bench.conn, 60)
     dead = bench.worker
     released = await bench.store.reap(0.0)
-    assert released == ([dead], {"q"}, {"q"})
-    assert await bench.store.reap(0.0) == ([], set(), set())
+    assert released[:3] == ([dead], {"q"}, {"q"})
+    assert (await bench.store.reap(0.0))[:3] == ([], set(), set())
     assert not await bench.store.renew_lease(dead, 5.0)
     assert await bench.store.bump_epoch(dead) is None
     assert await bench.claim() == []
@@ -55,7 +55,7 @@ async def test_a_claim_in_flight_is_not_orphaned(bench: Bench, other: asyncpg.Co
     await bench.start()
     transaction = other.transaction()
     await transaction.start()
-    (claimed,) = await other.fetch(sql("claim_runs"), bench.worker, 0, ["q"], ["W"], 5, ids())
+    (claimed,) = await other.fetch(sql("claim_runs"), bench.worker, 0, ["q"], ["W"], 5, ids(), False)
     await later(bench.conn, 3600)
     assert (await bench.store.reap(0.0)).workers == []  # left for the next time: its row is locked
     going = asyncio.create_task(bench.store.unregister_worker(bench.worker))
@@ -88,7 +88,7 @@ async def test_a_paused_claim_of_a_dead_worker_or_old_epoch_takes_nothing(
 async def test_renewal_does_not_wait_for_a_claim_in_flight(bench: Bench, other: asyncpg.Connection) -> None:
     await bench.start()
     async with other.transaction():
-        await other.fetch(sql("claim_runs"), bench.worker, 0, ["q"], ["W"], 5, ids())
+        await other.fetch(sql("claim_runs"), bench.worker, 0, ["q"], ["W"], 5, ids(), False)
         assert await bench.store.renew_lease(bench.worker, 10.0)
 
 

@@ -1,6 +1,6 @@
 -- Take activities that are due, for one worker and of its namespace.
 -- $1 worker, $2 its claim epoch, $3 queues in order of preference, $4 activity names it knows, $5 attempt tokens:
--- as many are taken as there are tokens
+-- as many are taken as there are tokens, $6 suspects only (else none of them)
 -- Returns: a row per attempt. Locks: own worker row (key share, live and of this epoch) before any other; activity
 -- rows, skipping locked ones; no hot row. Index: activity_ready.
 with me as materialized (
@@ -13,8 +13,9 @@ with me as materialized (
    cross join lateral (
      select x.shard, x.run_id, x.ref
        from aioflow.activity x
-      where x.queue = q.queue and x.owner is null and x.visible_at <= aioflow.clock()
-        and x.activity = any ($4::text[]) and x.namespace = (select m.namespace from me m)
+      where x.queue = q.queue and x.isolation = $6::boolean::integer and x.owner is null
+        and x.visible_at <= aioflow.clock() and x.activity = any ($4::text[])
+        and x.namespace = (select m.namespace from me m)
       order by x.visible_at
       limit cardinality($5::uuid[])
         for no key update skip locked) a

@@ -1,5 +1,6 @@
 -- Take runs that are due, for one worker and of its namespace.
--- $1 worker, $2 its claim epoch, $3 queues in order of preference, $4 workflow names it knows, $5 limit, $6 token
+-- $1 worker, $2 its claim epoch, $3 queues in order of preference, $4 workflow names it knows, $5 limit, $6 token,
+-- $7 suspects only (else none of them)
 -- Returns: a row per claimed run; clock is read before any load, so due timers may be judged by it.
 -- Locks: own worker row (key share, live and of this epoch) before any other; hot rows, skipping locked ones.
 -- Index: instance_hot_ready.
@@ -13,8 +14,8 @@ with me as materialized (
    cross join lateral (
      select x.shard, x.namespace, x.instance_id
        from aioflow.instance_hot x
-      where x.queue = q.queue and x.visible_at <= aioflow.clock() and x.visible_at < 'infinity'
-        and x.owner is null and not x.paused and x.workflow = any ($4::text[])
+      where x.queue = q.queue and x.isolation = $7::boolean::integer and x.visible_at <= aioflow.clock()
+        and x.visible_at < 'infinity' and x.owner is null and not x.paused and x.workflow = any ($4::text[])
         and x.namespace = (select m.namespace from me m)
       order by x.visible_at
       limit $5

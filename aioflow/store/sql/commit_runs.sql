@@ -27,7 +27,8 @@ with item as materialized (
 ), moved as (
   update aioflow.instance_hot h
      set ack_gen = o.gen, head = o.token, token = o.next_token, owner = case when o.keep then h.owner end,
-         next_seq = o.base + o.n, attempt = 0, sealed = false, refused = 0, blocked_reason = null,
+         next_seq = o.base + o.n, attempt = 0, crashes = 0, isolation = 0, sealed = false, refused = 0,
+         blocked_reason = null,
          visible_at = case when o.keep then 'infinity' when o.wake_gen <> o.gen then o.clock
                            else coalesce(o.due, 'infinity') end
     from ok o

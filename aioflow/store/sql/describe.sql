@@ -4,8 +4,11 @@
 select i.ord, x.shard, x.namespace, x.instance_id, x.workflow, x.run_id as current_run_id, x.run_count, x.created_at,
        r.run_id, r.number, r.queue, r.build, r.status, r.started_at, r.closed_at, r.last_seq, r.cancel_requested_at,
        h.instance_id is not null as open, h.queue as hot_queue, h.next_seq, h.wake_gen, h.ack_gen, h.attempt,
-       h.blocked_reason, h.sealed, h.paused, h.owner, nullif(h.visible_at, 'infinity') as visible_at,
-       w.identity as worker,
+       h.crashes, h.isolation = 2 as quarantined, h.sealed, h.paused, h.owner, nullif(h.visible_at, 'infinity') as visible_at,
+       w.identity as worker, coalesce(h.blocked_reason, (
+         select format('activity %s is quarantined: %s workers in a row died while they ran it', a.activity, a.crashes)
+           from aioflow.activity a where a.shard = r.shard and a.run_id = r.run_id and a.isolation = 2
+          order by a.ref limit 1)) as blocked_reason,
        (select count(*) from aioflow.inbox b where (b.shard, b.namespace, b.instance_id)
           = (h.shard, h.namespace, h.instance_id)) as inbox,
        (select count(*) from aioflow.activity a where a.shard = r.shard and a.run_id = r.run_id) as activities,

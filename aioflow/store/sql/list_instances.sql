@@ -3,7 +3,11 @@
 -- (null any), $6 limit, $7 and $8 started_at and id of the last row of the page before (null: the first page)
 -- Locks: none. Index: instance_recent.
 select x.shard, x.namespace, x.instance_id, x.workflow, coalesce(r.queue, h.queue) as queue, r.run_id,
-       r.number, coalesce(r.status, 'reserved') as status, x.started_at, r.closed_at, h.blocked_reason, h.attempt
+       r.number, coalesce(r.status, 'reserved') as status, x.started_at, r.closed_at, h.attempt,
+       coalesce(h.blocked_reason, (
+         select format('activity %s is quarantined: %s workers in a row died while they ran it', a.activity, a.crashes)
+           from aioflow.activity a where h.run_id is not null and a.shard = h.shard and a.run_id = h.run_id
+            and a.isolation = 2 order by a.ref limit 1)) as blocked_reason
   from aioflow.instance x
   left join aioflow.instance_hot h
     on (h.shard, h.namespace, h.instance_id) = (x.shard, x.namespace, x.instance_id)

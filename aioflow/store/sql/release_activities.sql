@@ -1,4 +1,4 @@
--- Give attempts back that were not finished (a worker drains); the attempt of the retry policy stays.
+-- Give attempts back that were not finished (a worker drains): the delivery does not count, nor is it blamed.
 -- $1.. arrays: shard, run, ref, attempt token
 -- Returns: ord and queue of those released. Locks: activity rows in key order. Index: primary key.
 with item as materialized (
@@ -13,6 +13,7 @@ with item as materialized (
 )
 update aioflow.activity a
    set owner = null, token = null, started_at = null, visible_at = aioflow.clock(),
+       deliveries = greatest(0, a.deliveries - 1),
        deadline = least(aioflow.clock() + make_interval(secs => a.schedule_to_start),
                         a.scheduled_at + make_interval(secs => a.schedule_to_close))
   from mine m

@@ -1,4 +1,5 @@
--- Send failed attempts back to their queue: same row, next attempt.
+-- Send failed attempts back to their queue: same row, next attempt. A holder that says so itself is alive, so what
+-- it ran is not a suspect any more.
 -- $1.. arrays: shard, namespace, instance id, run, ref, attempt token, deadline that must still stand (null: any),
 -- delay in seconds, failure
 -- Returns: per item found its ord, queue, and whether it is retried; false: the delay ends after schedule-to-close,
@@ -19,7 +20,7 @@ with item as materialized (
   select i.*, count(*) over () as locks
     from locked l join item i on (i.shard, i.namespace, i.instance_id) = (l.shard, l.namespace, l.instance_id)
 ), found as materialized (
-  select i.ord, a.shard, a.run_id, a.ref, a.queue, i.failure, aioflow.clock() + make_interval(secs => i.delay) as at,
+  select i.ord, a.shard, a.run_id, a.ref, a.queue, i.failure, i.deadline is null as alive, aioflow.clock() + make_interval(secs => i.delay) as at,
          a.scheduled_at + make_interval(secs => a.schedule_to_close) as last
     from held i join aioflow.activity a on (a.shard, a.run_id, a.ref) = (i.shard, i.run_id, i.ref)
    where a.token = i.token and (i.deadline is null or a.deadline = i.deadline)
@@ -28,6 +29,8 @@ with item as materialized (
 ), again as (
   update aioflow.activity a
      set owner = null, token = null, attempt = a.attempt + 1, visible_at = f.at, started_at = null,
+         crashes = case when f.alive then 0 else a.crashes end,
+         isolation = case when f.alive then 0 else a.isolation end,
          last_failure = f.failure, deadline = least(f.at + make_interval(secs => a.schedule_to_start), f.last)
     from found f
    where (a.shard, a.run_id, a.ref) = (f.shard, f.run_id, f.ref) and (f.last is null or f.at < f.last)

@@ -1,8 +1,8 @@
--- A process says that it is gone. Its rows are released by later statements.
+-- A process says that it is gone. Its rows are released by later statements, and nobody is blamed.
 -- $1 worker. Locks: its row for update, so claims in flight end first.
 with mine as materialized (
   select w.worker_id from aioflow.worker w where w.worker_id = $1 and not w.dead for update
 )
-update aioflow.worker w set dead = true, seen_at = aioflow.clock()
+update aioflow.worker w set dead = true, blame = 'none', seen_at = aioflow.clock()
   from mine m where w.worker_id = m.worker_id
 returning w.worker_id

@@ -42,11 +42,13 @@ create table aioflow.instance_hot (
   sealed          boolean not null default false,      -- about to close: senders are told to come back
   refused         smallint not null default 0,         -- closes refused since the last commit
   attempt         integer not null default 0,          -- claims since the last commit
+  crashes         smallint not null default 0,         -- workers that died with it since the last commit
+  isolation       smallint not null default 0,         -- 0 none, 1 suspect: runs alone, 2 quarantined: not claimed
   blocked_reason  text,                                -- why the run cannot go on just now
   primary key (shard, namespace, instance_id)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
-create index instance_hot_ready on aioflow.instance_hot (queue, visible_at) where visible_at < 'infinity';
+create index instance_hot_ready on aioflow.instance_hot (queue, isolation, visible_at) where visible_at < 'infinity';
 
 -- What is kept of an instance after it closed; its status is the one of its current run.
 create table aioflow.instance (
@@ -130,6 +132,8 @@ create table aioflow.activity (
   token              uuid,                             -- id of the running attempt
   attempt            integer not null default 1,       -- of the retry policy
   deliveries         integer not null default 0,       -- claims, crashes included
+  crashes            smallint not null default 0,      -- workers that died with it since an attempt last ended
+  isolation          smallint not null default 0,      -- as of instance_hot
   scheduled_at       timestamptz not null,
   started_at         timestamptz,
   deadline           timestamptz,                      -- the earliest that is running; swept by any worker
@@ -145,7 +149,7 @@ create table aioflow.activity (
   primary key (shard, run_id, ref)
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
-create index activity_ready on aioflow.activity (queue, visible_at) where owner is null;
+create index activity_ready on aioflow.activity (queue, isolation, visible_at) where owner is null;
 create index activity_deadline on aioflow.activity (deadline) where deadline is not null;
 
 create table aioflow.timer (
@@ -190,6 +194,8 @@ create table aioflow.worker (
   lease_until  timestamptz not null,
   dead         boolean not null default false,         -- for ever
   released     boolean not null default false,         -- dead, and nothing is left to release
+  blame        text collate "C",                       -- whom its death counts against: none (it said good-bye),
+                                                       -- all it held, or only suspects; null: not decided
   started_at   timestamptz not null,
   seen_at      timestamptz not null
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);

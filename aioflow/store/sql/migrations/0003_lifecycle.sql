@@ -58,7 +58,7 @@ begin
   update aioflow.instance_hot h
      set run_id = p_run, workflow = p_workflow, queue = p_queue, build = p_build, priority = p_priority,
          visible_at = aioflow.clock(), wake_gen = h.wake_gen + 1, owner = null, token = null, next_seq = 1,
-         head = null, sealed = false, refused = 0, attempt = 0, blocked_reason = null
+         head = null, sealed = false, refused = 0, attempt = 0, crashes = 0, isolation = 0, blocked_reason = null
    where h.shard = p_shard and h.namespace = p_namespace and h.instance_id = p_instance
   returning h.wake_gen into v_gen;
   insert into aioflow.inbox (shard, namespace, instance_id, gen, idx, kind, version, accepted_at, attrs, payload)
@@ -339,6 +339,50 @@ begin
        where x.shard = v_shard and x.namespace = h.namespace and x.instance_id = h.instance_id;
       run_id := h.run_id; outcome := 'closed';
     end if;
+    return next;
+  end loop;
+end $$;
+
+-- Let runs and activities out of quarantine. They stay suspects: the next try is alone, and one more crash brings them
+-- back. Outcomes: released; idle (open, nothing of it in quarantine); closed; unknown. ``run_queue`` and
+-- ``activity_queues`` may be woken. Sending it twice does no harm.
+create function aioflow.release_quarantined(p_namespace text[], p_instance text[])
+  returns table (ord integer, outcome text, run_id uuid, run_queue text, activity_queues text[])
+  language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare h aioflow.instance_hot;
+begin
+  for ord in select i from generate_series(1, cardinality(p_instance)) i
+              order by aioflow.shard_of(p_namespace[i], p_instance[i]), p_namespace[i], p_instance[i], i loop
+    run_queue := null; activity_queues := '{}'; run_id := null;
+    select * into h from aioflow.instance_hot x
+     where x.shard = aioflow.shard_of(p_namespace[ord], p_instance[ord]) and x.namespace = p_namespace[ord]
+       and x.instance_id = p_instance[ord] for no key update;
+    if not found then
+      select case when count(*) > 0 then 'closed' else 'unknown' end into outcome from aioflow.instance i
+       where i.shard = aioflow.shard_of(p_namespace[ord], p_instance[ord]) and i.namespace = p_namespace[ord]
+         and i.instance_id = p_instance[ord];
+      return next; continue;
+    end if;
+    run_id := h.run_id;
+    if h.isolation = 2 then
+      update aioflow.instance_hot x
+         set isolation = 1, crashes = 2, blocked_reason = null,
+             visible_at = case when x.owner is null then aioflow.clock() else x.visible_at end
+       where x.shard = h.shard and x.namespace = h.namespace and x.instance_id = h.instance_id;
+      run_queue := h.queue;
+    end if;
+    with freed as (
+      update aioflow.activity a
+         set isolation = 1, crashes = 2, visible_at = aioflow.clock(),
+             deadline = least(aioflow.clock() + make_interval(secs => a.schedule_to_start),
+                              a.scheduled_at + make_interval(secs => a.schedule_to_close))
+       where a.shard = h.shard and a.run_id = h.run_id and a.isolation = 2 and a.owner is null
+      returning a.queue
+    )
+    select coalesce(array_agg(distinct f.queue), '{}') into activity_queues from freed f;
+    outcome := case when run_queue is null and activity_queues = '{}' then 'idle' else 'released' end;
     return next;
   end loop;
 end $$;
