@@ -79,15 +79,15 @@ def decode(record: Record) -> Event:
         raise DecodeError(
             f"event {record.kind} version {record.version} was written by a newer aioflow; run a worker of that version"
         )
-    attrs: Attrs = from_json(record.attrs) if record.attrs else {}
-    payload = record.payload
-    for version in range(record.version, cls.VERSION):
-        attrs, payload = _upcasters[record.kind, version](attrs, payload)
-    values: Attrs = {"at": record.at, "ref": record.ref, "payload": payload}
-    for name, _, reader in _fields(cls):
-        if (value := attrs.get(name)) is not None:
-            values[name] = reader(value) if reader else value
     try:
+        attrs: Attrs = from_json(record.attrs) if record.attrs else {}
+        payload = record.payload
+        for version in range(record.version, cls.VERSION):
+            attrs, payload = _upcasters[record.kind, version](attrs, payload)
+        values: Attrs = {"at": record.at, "ref": record.ref, "payload": payload}
+        for name, _, reader in _fields(cls):
+            if (value := attrs.get(name)) is not None:
+                values[name] = reader(value) if reader else value
         return cls(**values)
-    except TypeError as exc:
-        raise DecodeError(f"event {record.kind} version {record.version} lacks a field: {exc}") from None
+    except (TypeError, ValueError, AttributeError, LookupError) as exc:
+        raise DecodeError(f"event {record.kind} version {record.version} cannot be read: {exc}") from exc
