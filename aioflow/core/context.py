@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
@@ -29,6 +29,9 @@ from aioflow.core.payload import decode_value, encode_value
 from aioflow.core.tasks import DurableFuture, Future, Sealed
 from aioflow.errors import EncodeError, NondeterminismError, NotDurable, PayloadTooLarge, StructuralLimitExceeded
 
+_READS: Final = (
+    "a query, or the function of a side effect, only reads: it cannot schedule, wait for, record or set off anything"
+)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNDO: Final[dict[type[cmd.Command], type[cmd.Command]]] = {
     cmd.ScheduleActivity: cmd.CancelActivity,
@@ -74,6 +77,7 @@ class Context:
         self.loop = WorkflowLoop(run_id.bytes, self)
         self.replaying = False
         self.read_only = False
+        self.overstepped = False
         self.fault: BaseException | None = None
         self.activities: dict[str, PendingActivity] = {}
         self.timers: dict[str, datetime] = {}
@@ -109,9 +113,23 @@ class Context:
         if self.loop.sealed:
             raise Sealed
         if self.read_only:
-            raise NotDurable(
-                "a query, or the function of a side effect, only reads: it cannot schedule, wait for or record anything"
-            )
+            self.overstepped = True
+            raise NotDurable(_READS)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Code that is not run on replay only reads; `NotDurable` when it did more, also if it caught that itself.
+
+        It has randomness of its own, so that it disturbs nothing.
+        """
+        queued = self.loop.queued()
+        self.read_only, self.overstepped = True, False
+        try:
+            yield
+        finally:
+            self.read_only = False
+            if self.overstepped or self.loop.queued() != queued:
+                raise NotDurable(_READS)
 
     def fail_task(self, fault: BaseException) -> NoReturn:
         """Give up this workflow task, whatever user code catches: the run stays open and is tried again."""
@@ -213,9 +231,8 @@ class Context:
 
     def _make(self, fn: Callable[[], Any], hint: Any) -> tuple[bytes, bool]:
         """Call the function of a side effect: its value, or its failure and True."""
-        self.read_only = True  # it is not called on replay, so it must not move the run, nor its randomness
         try:
-            with allowed():
+            with allowed(), self.reading():
                 value = fn()
             if isinstance(value, Coroutine):
                 value.close()
@@ -225,8 +242,6 @@ class Context:
             self.fail_task(exc)
         except Exception as exc:
             return Failure.of(exc).to_payload(), True
-        finally:
-            self.read_only = False
 
     def _unmade(self, payload: bytes) -> Exception:
         """The exception of a recorded failure: our own for a value that cannot be stored, else the remote one."""

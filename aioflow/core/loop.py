@@ -126,9 +126,9 @@ class WorkflowLoop(RefusingLoop):
         """Never: asyncio's debug mode takes tracebacks and wall time."""
         return False
 
-    def is_quiet(self) -> bool:
-        """Whether nothing is left to run before the next event."""
-        return not self._ready
+    def queued(self) -> int:
+        """Number of callbacks waiting to run; none between events."""
+        return len(self._ready)
 
     def is_running(self) -> bool:
         """Whether some thread is inside ``entered()``."""

@@ -264,16 +264,12 @@ class Execution:
         if context is None or self._instance is None:
             raise UnknownQuery(f"instance {self.key.instance_id} has not started yet")
         args, kwargs = handler.signature.decode(payload)
-        context.read_only = True
         try:
-            with context.loop.entered():
+            with context.loop.entered(), context.reading():
                 value = handler.fn(self._instance, *args, **kwargs)
-        finally:
-            context.read_only = False
-            if stirred := not context.loop.is_quiet():
-                self.evict()  # or what it set off would run at the next event, and not on replay
-        if stirred:
-            raise NotDurable(f"query {name} set off something in the workflow; a query only reads")
+        except NotDurable:
+            self.evict()  # or what it set off would go on at the next event, and not on replay
+            raise
         return self.definition.encode_result(value, handler.signature.result_hint, self.limits.payload)
 
     def _info(self) -> WorkflowInfo:
