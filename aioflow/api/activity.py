@@ -169,7 +169,7 @@ def _make(fn: Any, name: str | None, options: ActivityOptions) -> Any:
 # An async function is a function too, so the overloads overlap; the first that fits is the one meant.
 class _Decorator(Protocol):
     @overload
-    def __call__(  # type: ignore[overload-overlap]
+    def __call__(  # type: ignore[overload-overlap]  # async def first: the more special one
         self, fn: Callable[P, Coroutine[Any, Any, R]], /
     ) -> AsyncActivity[P, R]: ...
     @overload
@@ -192,7 +192,7 @@ class ActivityFace:
         return value
 
     @overload
-    def defn(  # type: ignore[overload-overlap]
+    def defn(  # type: ignore[overload-overlap]  # async def first: the more special one
         self, fn: Callable[P, Coroutine[Any, Any, R]], /
     ) -> AsyncActivity[P, R]: ...
 

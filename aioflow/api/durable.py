@@ -136,21 +136,20 @@ def workflow_info() -> WorkflowInfo:
     return require("workflow_info()").info()
 
 
-# A tuple is an Iterable too, so the overloads overlap; the first that fits is the one meant.
 @overload
-async def all_(  # type: ignore[overload-overlap]
+async def all_(  # type: ignore[overload-overlap]  # a tuple is an Iterable too
     aws: tuple[A[T1], A[T2]], /
 ) -> tuple[T1, T2]: ...
 @overload
-async def all_(  # type: ignore[overload-overlap]
+async def all_(  # type: ignore[overload-overlap]  # a tuple is an Iterable too
     aws: tuple[A[T1], A[T2], A[T3]], /
 ) -> tuple[T1, T2, T3]: ...
 @overload
-async def all_(  # type: ignore[overload-overlap]
+async def all_(  # type: ignore[overload-overlap]  # a tuple is an Iterable too
     aws: tuple[A[T1], A[T2], A[T3], A[T4]], /
 ) -> tuple[T1, T2, T3, T4]: ...
 @overload
-async def all_(  # type: ignore[overload-overlap]
+async def all_(  # type: ignore[overload-overlap]  # a tuple is an Iterable too
     aws: tuple[A[T1], A[T2], A[T3], A[T4], A[T5]], /
 ) -> tuple[T1, T2, T3, T4, T5]: ...
 @overload
