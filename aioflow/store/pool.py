@@ -67,6 +67,11 @@ def translated(exc: BaseException) -> StoreError:
     return StoreError(f"the database refused a statement: {type(exc).__name__}: {exc}")
 
 
+def unconnected(exc: BaseException) -> DatabaseUnavailable:
+    """The error of ours for one of connecting: whatever it says, nothing was sent."""
+    return DatabaseUnavailable(f"the database cannot be used: {type(exc).__name__}: {exc}")
+
+
 async def shielded(work: Coroutine[Any, Any, T]) -> T:
     """Await ``work`` to its end whatever happens to the caller; a cancellation is raised again after it."""
     task = asyncio.ensure_future(work)
@@ -131,7 +136,7 @@ class Database:
         except (ValueError, asyncpg.ClientConfigurationError) as exc:
             raise ConfigurationError(f"not a usable database address: {exc}") from exc
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as exc:
-            raise translated(exc) from exc
+            raise unconnected(exc) from exc
         return cls(made, dsn, patience=patience, foreign=False)
 
     async def close(self) -> None:
@@ -182,7 +187,12 @@ class Database:
             await asyncio.sleep(wait)
 
     async def _once(self, call: Callable[[Any], Awaitable[Rows]], point: str) -> Rows:
-        connection = await self._pool.acquire(timeout=self._patience)
+        try:
+            connection = await self._pool.acquire(timeout=self._patience)
+        except asyncpg.PostgresError as exc:
+            if lost(exc):
+                raise
+            raise unconnected(exc) from exc
         try:
             await fault(f"{point}.before_send")
             rows = await call(connection)
