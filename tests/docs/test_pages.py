@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
 import aioflow
-from aioflow import errors
+from aioflow import Workflow, errors
+from aioflow.api.activity import Activity
+from aioflow.client import Client
 from aioflow.core import events
+from aioflow.worker import Worker
 from tests.docs.pages import MEANING, PAGES, REFERENCE, RESERVED, error_classes
 from tests.docs.snippets import HOUSE
 from tests.docs.test_snippets import check_command
@@ -43,6 +48,28 @@ def test_every_authoring_name_is_described() -> None:
     page = (REFERENCE / "authoring.md").read_text(encoding="utf-8")
     page += (REFERENCE / "errors.md").read_text(encoding="utf-8")
     assert [name for name in aioflow.__all__ if not re.search(rf"\b{name}\b", page)] == []
+
+
+OPTIONS = [
+    ("authoring.md", Activity.options, {"name"}),  # `defn` takes it, a copy does not
+    ("authoring.md", Workflow.__init_subclass__, set()),
+    ("client.md", Workflow.options, set()),
+    ("client.md", Client.open, set()),
+    ("worker.md", Worker.__init__, set()),
+]
+
+
+@pytest.mark.parametrize(("page", "function", "more"), OPTIONS, ids=[one[1].__qualname__ for one in OPTIONS])
+def test_a_table_lists_the_parameters(page: str, function: Callable[..., object], more: set[str]) -> None:
+    """Some table of the page has a row for each parameter and no other rows."""
+    taken = {
+        name
+        for name, one in inspect.signature(function).parameters.items()
+        if name not in ("self", "cls") and one.kind is not one.VAR_KEYWORD
+    }
+    tables = re.findall(r"(?:^\|.*\n)+", (REFERENCE / page).read_text(encoding="utf-8"), re.MULTILINE)
+    rows = [set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (.*?) \|", one, re.MULTILINE)))) for one in tables]
+    assert taken | more in rows
 
 
 def test_guarantees_name_tests_that_exist() -> None:
