@@ -120,10 +120,12 @@ def _activity_name(fn: Any, name: str | None) -> str:
     if isinstance(fn, type) or not callable(fn):
         shown = f"class {fn.__name__}" if isinstance(fn, type) else f"a {type(fn).__name__}"
         raise DefinitionError(f"an activity is a function (`def` or `async def`), not {shown}")
+    if name is not None:
+        return name
     own = getattr(fn, "__name__", None)
-    if name is None and (not isinstance(own, str) or own == "<lambda>"):
+    if not isinstance(own, str) or own == "<lambda>":
         raise DefinitionError("an activity without a name of its own, such as a lambda, needs name=")
-    return own if name is None else name
+    return own
 
 
 def _refuse_generators(fn: Callable[..., Any], what: str) -> None:
