@@ -124,6 +124,15 @@ class Settings:
             )
         return self.database_url
 
+    def require_modules(self) -> tuple[str, ...]:
+        """Modules with the code, or `ConfigurationError` with the ways to name them."""
+        if not self.modules:
+            raise ConfigurationError(
+                "no code: name a module on the command line, set AIOFLOW_MODULES, or put modules under [tool.aioflow] "
+                "in pyproject.toml"
+            )
+        return self.modules
+
 
 _ALIASES: Mapping[str, tuple[str, ...]] = {"queues": ("queue",), "modules": ("module", "app")}
 """Other spellings of a field's name, in variables and in the file."""

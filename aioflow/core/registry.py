@@ -36,6 +36,8 @@ def _workflow(target: object) -> WorkflowDefinition | None:
 
 
 def _activity(target: object) -> ActivityDefinition | None:
+    if isinstance(target, ActivityDefinition):
+        return target
     found = None if isinstance(target, type) else getattr(target, "definition", None)
     return found if isinstance(found, ActivityDefinition) else None
 
