@@ -85,6 +85,9 @@ class Activity(Generic[P, R_co]):
         )
         return type(self)(self.definition.with_options(options))
 
+    def __set_name__(self, owner: type, attribute: str) -> None:
+        self.definition.method.signature.owner = owner
+
     def _on(self, obj: object | None) -> Any:
         """The activity as an attribute of a class (``obj`` is None) or of an instance."""
         definition = self.definition

@@ -39,7 +39,7 @@ class Handler:
         functools.update_wrapper(self, fn)  # type: ignore[arg-type]  # for help() and scans
 
     def __set_name__(self, owner: type, attribute: str) -> None:
-        self.owner = owner
+        self.owner = self.signature.owner = owner
 
     @property
     def name(self) -> str:
@@ -125,9 +125,7 @@ class _QueryDecorator(Protocol):
 
 
 @overload
-def signal(
-    fn: Callable[Concatenate[Any, P], Coroutine[Any, Any, None]], /
-) -> Signal[P, AsyncMethod[P, None]]: ...
+def signal(fn: Callable[Concatenate[Any, P], Coroutine[Any, Any, None]], /) -> Signal[P, AsyncMethod[P, None]]: ...
 @overload
 def signal(fn: Callable[Concatenate[Any, P], None], /) -> Signal[P, Callable[P, None]]: ...
 @overload

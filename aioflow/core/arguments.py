@@ -62,6 +62,7 @@ class Signature:
 
     def __init__(self, fn: Callable[..., Any], name: str, *, skip_self: bool = False) -> None:
         self.fn, self.name = fn, name
+        self.owner: type | None = None  # the class of a method: hints may name classes nested in it
         parameters = list(inspect.signature(fn).parameters.values())[1 if skip_self else 0 :]
         self._call = inspect.Signature(parameters)
         self.parameters: tuple[Parameter, ...] = tuple(parameters)
@@ -87,12 +88,20 @@ class Signature:
         while hasattr(target, "func"):  # functools.partial
             target = target.func
         try:
-            return get_type_hints(target, include_extras=True)
+            return get_type_hints(target, include_extras=True, localns=self._nested())
         except Exception as exc:
             raise DefinitionError(
                 f"the type hints of {self.name} cannot be resolved: {exc}; "
                 "names used in them must be importable at run time (not only under TYPE_CHECKING)"
             ) from exc
+
+    def _nested(self) -> dict[str, Any]:
+        """Classes in the body of the owner and its bases; module-level names go before them."""
+        known = getattr(inspect.unwrap(self.fn), "__globals__", {})
+        found: dict[str, Any] = {}
+        for cls in reversed(self.owner.__mro__ if self.owner else ()):
+            found |= {name: one for name, one in vars(cls).items() if isinstance(one, type) and name not in known}
+        return found
 
     @property
     def result_hint(self) -> Any:

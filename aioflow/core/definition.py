@@ -175,6 +175,7 @@ class WorkflowDefinition(Definition):
         _check_init(cls)
         super().__init__(cls.__name__ if name is None else name, handle, what="a workflow", skip_self=True)
         self.cls: Any = cls
+        self.signature.owner = cls
         self.queue = check_name(DEFAULT_QUEUE if queue is None else queue, "a queue")
         self.blocking = _exception_types(blocking, self.name)
         self.signals: dict[str, HandlerDefinition] = {}

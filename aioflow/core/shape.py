@@ -61,7 +61,10 @@ class Shape:
     def __init__(self, hint: Any) -> None:
         self.hint = hint
         try:
-            schema = TypeAdapter(hint).core_schema
+            adapter = TypeAdapter(hint)
+            if not isinstance(adapter.core_schema, dict):
+                adapter.rebuild(force=True)  # a model with defer_build
+            schema = adapter.core_schema
             nodes = set(_types(schema))
             if "generator" in nodes:
                 raise TypeError("an Iterable is read once and lazily; use a list, Sequence or set")

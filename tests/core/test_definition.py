@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import BaseModel
 
 import aioflow as af
 from aioflow import RetryPolicy, Workflow, activity, await_signal, query, side_effect, signal
@@ -118,6 +119,35 @@ def test_a_base_class_needs_no_handle() -> None:
         workflow_definition(Base)
     assert list(workflow_definition(Concrete).signals) == ["stop"]
     assert workflow_definition(Concrete).queue == "base"
+
+
+class Nested(Workflow):
+    class Input(BaseModel):
+        n: int
+
+    @signal
+    def add(self, more: Input) -> None: ...
+
+    @activity.defn
+    async def step(self, given: Input) -> Input:
+        return given
+
+    async def handle(self, given: Input) -> list[Input]:
+        return [given]
+
+
+def test_hints_may_name_classes_nested_in_the_owner() -> None:
+    definition = workflow_definition(Nested)
+    definition.check()
+    assert definition.signature.result_hint == list[Nested.Input]
+    value = Nested.Input(n=1)
+    for signature in (definition.signature, Nested.add.signature, Nested.step.definition.signature):
+        assert signature.decode(signature.encode((value,), {})) == ((value,), {})
+
+    class Heir(Nested):
+        pass
+
+    assert workflow_definition(Heir).signature.result_hint == list[Nested.Input]
 
 
 def test_results_are_checked_against_the_annotation() -> None:

@@ -157,6 +157,16 @@ def test_aliases_computed_fields_and_own_configuration() -> None:
     assert decode_value(payload, Own) == value
 
 
+class Late(BaseModel):
+    model_config = ConfigDict(defer_build=True)
+    data: bytes
+    next: Late | None = None
+
+
+def test_models_built_late() -> None:
+    assert round_trip(Late(data=b"\xff", next=Late(data=b"")), Late).next == Late(data=b"")
+
+
 def test_abstract_hints() -> None:
     assert round_trip({"a": b"\xff"}, Mapping[str, bytes]) == {"a": b"\xff"}
     assert round_trip([b"\xff"], Sequence[bytes]) == [b"\xff"]
