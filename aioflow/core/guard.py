@@ -6,12 +6,13 @@ nets, because none catches all: an audit hook for I/O, replaced functions of the
 C type cannot be replaced, and no audit event tells of them.
 
 In a workflow ``print()`` and ``logging`` stay possible, whatever they do underneath; so do imports, and the
-finalizers of other objects that the collector happens to run there.
+finalizers of other objects and the ``gc.callbacks`` that the collector happens to run there.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -116,10 +117,15 @@ def _by_workflow_code(frame: FrameType | None) -> bool:
         module = frame.f_globals.get("__name__", "")
         if module == _STEPPING:
             return True
-        if module.partition(".")[0] in _TRUSTED or frame.f_code.co_name == "__del__":
+        if module.partition(".")[0] in _TRUSTED or frame.f_code.co_name == "__del__" or _of_collector(frame):
             return False
         frame = frame.f_back
     return False  # the driver of the run, between two steps
+
+
+def _of_collector(frame: FrameType) -> bool:
+    """Whether the garbage collector called this code: it comes whenever it likes, in the middle of anything."""
+    return any(getattr(callback, "__code__", None) is frame.f_code for callback in gc.callbacks)
 
 
 def _audit(event: str, args: tuple[Any, ...]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -238,3 +240,20 @@ def test_an_execution_that_raised_is_evicted() -> None:
     assert execution.closed
     with pytest.raises(NondeterminismError):
         Driver(flow(stepped)).loaded().replay([ev.TimerFired(at=at(1), ref="0:t1")])
+
+
+def test_a_callback_of_the_collector_may_read_the_clock_in_the_middle_of_a_workflow() -> None:
+    read: list[float] = []
+
+    def measure(phase: str, info: dict[str, int]) -> None:
+        read.append(time.perf_counter())
+
+    async def collects() -> Any:
+        gc.collect()
+        return len(read)
+
+    gc.callbacks.append(measure)
+    try:
+        assert run(collects).result() >= 2  # its begin and its end; it may have come by itself as well
+    finally:
+        gc.callbacks.remove(measure)
