@@ -11,6 +11,7 @@ import typing
 
 if typing.TYPE_CHECKING:
     from aioflow.api.activity import activity
+    from aioflow.api.attempt import ActivityInfo
     from aioflow.api.durable import (
         all_,
         any_,
@@ -37,6 +38,7 @@ if typing.TYPE_CHECKING:
         AioflowError,
         ApplicationError,
         NotDurable,
+        NotInActivity,
         NotInWorkflow,
         RemoteError,
         WorkflowCancelled,
@@ -51,10 +53,12 @@ __all__ = [
     "ActivityCancelled",
     "ActivityError",
     "ActivityFailed",
+    "ActivityInfo",
     "ActivityTimedOut",
     "AioflowError",
     "ApplicationError",
     "NotDurable",
+    "NotInActivity",
     "NotInWorkflow",
     "RemoteError",
     "RetryPolicy",
@@ -81,7 +85,16 @@ __all__ = [
     "workflow_info",
 ]
 
-_HOMES = ("api.activity", "api.durable", "api.messages", "api.workflow", "core.context", "core.retry", "errors")
+_HOMES = (
+    "api.activity",
+    "api.attempt",
+    "api.durable",
+    "api.messages",
+    "api.workflow",
+    "core.context",
+    "core.retry",
+    "errors",
+)
 
 if not typing.TYPE_CHECKING:  # else a type checker would take any name
 
