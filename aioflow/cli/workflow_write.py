@@ -88,11 +88,9 @@ async def _start(
     wait: bool,
     timeout: float | None,
 ) -> None:
-    from aioflow.cli.connecting import connected, registry_of
+    from aioflow.cli.connecting import connected
     from aioflow.cli.workflow_read import tell_result
 
-    registry = registry_of(settings)
-    name, registry = _located(workflow, registry)
     async with connected(settings, registry) as client:
         instance = await client.start(target, *given)
         description = await instance.describe()
