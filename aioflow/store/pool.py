@@ -179,6 +179,7 @@ class Database:
                 asyncpg.InterfaceError,
                 asyncpg.InternalClientError,
                 OSError,
+                BufferError,  # more than the wire protocol's gigabyte
             ) as exc:
                 wait = min(1.0, 0.02 * 2**tries) * (0.5 + random.random())
                 if not lost(exc) or not resend or loop.time() + wait > deadline or self._pool.is_closing():

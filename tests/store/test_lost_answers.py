@@ -168,6 +168,23 @@ async def test_patience_ends(database: str, faults: Faults) -> None:
         assert 1 < faults.seen.count("clock.before_send") < 20
 
 
+async def test_a_statement_too_large_for_the_wire_is_refused_for_good(bench: Bench) -> None:
+    async def hook(point: str) -> None:
+        if point == "commit.before_send":
+            raise BufferError("message is too large")  # of the driver, past a gigabyte
+
+    await bench.start()
+    commit = bench.decide(await bench.load(await bench.claim_one()))
+    set_fault_hook(hook)
+    try:
+        with pytest.raises(StoreError, match="too large") as caught:
+            await bench.store.commit([commit])
+    finally:
+        set_fault_hook(None)
+    assert not isinstance(caught.value, DatabaseUnavailable)  # sending it again would not help
+    assert (await bench.store.commit([commit]))[0].status == "ok"
+
+
 async def test_a_cancelled_commit_is_finished_first(bench: Bench, other: asyncpg.Connection) -> None:
     run_id = (await bench.start()).run_id
     commit = bench.decide(await bench.load(await bench.claim_one()))
