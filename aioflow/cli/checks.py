@@ -20,6 +20,7 @@ __all__ = ["Check", "checks", "violations"]
 
 _SKEW = 1.0
 _FULL = 0.9
+_SHOWN = 5
 State = Literal["ok", "warning", "error"]
 
 
@@ -47,7 +48,7 @@ async def checks(dsn: str, listen_dsn: str) -> AsyncIterator[Check]:
         async with await Database.connect(dsn, max_size=1, application_name="aioflow doctor") as database:
             store = Store(database)
             yield await _clock(store)
-            for check in [*await _queues(store), *await _workers(store)]:
+            for check in [*await _queues(store), *await _workers(store), await _quarantine(store)]:
                 yield check
     except AioflowError as error:
         yield Check("database", "error", str(error), exit_code(error))
@@ -136,6 +137,16 @@ async def _workers(store: Store) -> list[Check]:
         what = f"{_told(late)}: lease over, and no live worker has taken over yet"
         found.append(Check("workers", "warning", what))
     return found
+
+
+async def _quarantine(store: Store) -> Check:
+    found = await store.quarantined(limit=_SHOWN + 1)
+    if not found:
+        return Check("quarantine", "ok", "nothing is in quarantine")
+    names = [one.instance_id if one.activity is None else f"{one.activity} of {one.instance_id}" for one in found]
+    more = ", …" if len(found) > _SHOWN else ""
+    how = "they killed workers; mend the code, then `aioflow workflow release INSTANCE`"
+    return Check("quarantine", "warning", f"{', '.join(names[:_SHOWN])}{more}: {how}")
 
 
 def _told(workers: list[WorkerInfo]) -> str:

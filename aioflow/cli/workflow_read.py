@@ -128,7 +128,7 @@ def _told(found: Description) -> list[tuple[str, object]]:
 
 
 def _pending(one: Any) -> tuple[object, ...]:
-    state = "running" if one.running else "waiting"
+    state = "running" if one.running else "quarantined" if one.quarantined else "waiting"
     since = one.started_at if one.running else one.scheduled_at
     return one.name, one.ref, state, one.attempt, since, one.worker, one.last_failure
 

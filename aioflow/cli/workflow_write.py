@@ -1,4 +1,4 @@
-"""Commands that change something: start, signal, cancel, terminate; and query, which asks the code."""
+"""Commands that change something: start, signal, cancel, terminate, release; and query, which asks the code."""
 
 from __future__ import annotations
 
@@ -227,4 +227,21 @@ def terminate(instance_id: str, reason: str | None, run_id: UUID | None, **flags
     note(f"terminated {instance_id}")
 
 
-COMMANDS = (start, signal, query, cancel, terminate)
+@click.command("release")
+@instance_argument
+@database_options
+def release(instance_id: str, **flags: Any) -> None:
+    """Let INSTANCE and its activities out of quarantine, where they are since workers died with them."""
+    from aioflow.cli.connecting import connected
+
+    settings = settings_of(**flags)
+
+    async def let_out() -> bool:
+        async with connected(settings) as client:
+            return await client.release(instance_id)
+
+    released = asyncio.run(let_out())
+    note(f"released {instance_id}" if released else f"nothing of {instance_id} is in quarantine")
+
+
+COMMANDS = (start, signal, query, cancel, terminate, release)

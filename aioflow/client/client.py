@@ -220,6 +220,10 @@ class Client:
         """Close an instance at once, without its code. See `Instance.terminate`."""
         await self.instance(id).terminate(reason)
 
+    async def release(self, id: str, /) -> bool:
+        """Let an instance and its activities out of quarantine. See `Instance.release`."""
+        return await self.instance(id).release()
+
     # -- reading ----------------------------------------------------------------------------------
 
     async def describe(self, id: str, /) -> Description:

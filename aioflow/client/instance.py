@@ -90,6 +90,15 @@ class Instance(Generic[R_co]):
         self._session.require_open()
         await sending.terminate(self._session, self._key, self.run_id, reason)
 
+    async def release(self) -> bool:
+        """Let the instance and its activities out of quarantine, where they are because workers died with them.
+
+        They are tried again, each alone in a worker, and come back after one more crash. False: nothing was in
+        quarantine. Raises `InstanceNotFound`, `InstanceClosed`.
+        """
+        self._session.require_open()
+        return await sending.release(self._session, self._key)
+
     async def describe(self) -> Description:
         """How it stands; raises `InstanceNotFound`."""
         self._session.require_open()

@@ -28,7 +28,8 @@ _FAILURES = frozenset(
 class PendingActivity:
     """An activity of an open run that has no outcome yet. ``attempt`` counts from 1.
 
-    ``running`` tells whether a worker has it; else it waits until ``next_attempt_at`` or later.
+    ``running`` tells whether a worker has it; else it waits until ``next_attempt_at`` or later. ``crashes``: workers
+    that died with it in a row; ``quarantined``: too many, it waits until it is released.
     """
 
     name: str
@@ -43,6 +44,8 @@ class PendingActivity:
     next_attempt_at: datetime
     heartbeat_at: datetime | None
     last_failure: Failure | None
+    crashes: int
+    quarantined: bool
 
     @classmethod
     def of(cls, row: rows.PendingActivity) -> PendingActivity:
@@ -60,6 +63,8 @@ class PendingActivity:
             next_attempt_at=row.visible_at,
             heartbeat_at=row.heartbeat_at,
             last_failure=Failure.from_payload(row.last_failure) if row.last_failure else None,
+            crashes=row.crashes,
+            quarantined=row.quarantined,
         )
 
 
@@ -69,7 +74,8 @@ class Description:
 
     ``status``: ``reserved``, ``running``, ``completed``, ``failed``, ``cancelled``, ``terminated``, ``timed_out`` or
     ``continued_as_new``. ``waiting_for`` says in words what an open run waits for, ``blocked_reason`` why its code
-    cannot go on just now. ``served``: a live worker serves its queue. ``run_id`` is None while only reserved;
+    cannot go on just now. ``crashes``: workers that died in a row while they ran its code; ``quarantined``: too many,
+    it waits until it is released. ``served``: a live worker serves its queue. ``run_id`` is None while only reserved;
     ``number`` counts the runs of the instance, from 1.
     """
 
@@ -97,6 +103,8 @@ class Description:
     served: bool
     attempt: int
     blocked_reason: str | None
+    crashes: int
+    quarantined: bool
     waiting_for: str | None
 
     @classmethod
@@ -128,6 +136,8 @@ class Description:
             served=row.served,
             attempt=row.attempt,
             blocked_reason=row.blocked_reason,
+            crashes=row.crashes,
+            quarantined=row.quarantined,
             waiting_for=_waiting_for(row, activities),
         )
 
@@ -139,6 +149,8 @@ def _waiting_for(row: rows.Description, pending: Sequence[PendingActivity]) -> s
         return "its start"
     if row.paused:
         return "being resumed"
+    if row.quarantined:
+        return f"being released: {row.blocked_reason}"
     if row.worker is not None:
         return f"nothing: worker {row.worker} runs its code"
     if not row.served and (row.inbox or row.blocked_reason):
@@ -158,7 +170,8 @@ def _waiting_for(row: rows.Description, pending: Sequence[PendingActivity]) -> s
 
 def _activity_text(one: PendingActivity) -> str:
     attempt = f", attempt {one.attempt}" if one.attempt > 1 else ""
-    return f"activity {one.name} ({'running' if one.running else 'waiting'}{attempt})"
+    state = "running" if one.running else "in quarantine" if one.quarantined else "waiting"
+    return f"activity {one.name} ({state}{attempt})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

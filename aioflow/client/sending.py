@@ -94,6 +94,14 @@ async def terminate(session: Session, key: InstanceKey, run_id: UUID | None, rea
     return answer.run_id
 
 
+async def release(session: Session, key: InstanceKey) -> bool:
+    """Let an instance and its activities out of quarantine; whether anything was in it."""
+    (answer,) = await session.store.release_quarantined([key])
+    if answer.outcome in ("closed", "unknown"):
+        raise refused(key, answer.outcome)
+    return answer.outcome == "released"
+
+
 async def _deliver(session: Session, key: InstanceKey, send: Callable[[], Awaitable[DeliveryOutcome]]) -> None:
     """Send until taken or refused; an instance that is about to close is asked again for a few seconds."""
     loop = asyncio.get_running_loop()

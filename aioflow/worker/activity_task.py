@@ -64,7 +64,7 @@ class ActivityTasks:
     def start(self, claimed: Sequence[ClaimedActivity]) -> None:
         """Take claimed attempts over."""
         for row in claimed:
-            self._group.start_soon(self._attend, row)
+            self._group.start_soon(self.attend, row)
 
     def cancel(self, run_id: UUID, decision: Decision) -> None:
         """A commit of this process has cancelled activities of a run, or all of them by closing it."""
@@ -100,7 +100,8 @@ class ActivityTasks:
 
     # -- one attempt ------------------------------------------------------------------------------
 
-    async def _attend(self, row: ClaimedActivity) -> None:
+    async def attend(self, row: ClaimedActivity) -> None:
+        """See one claimed attempt to its end."""
         attempt: Attempt | None = None
         try:
             if self._draining:

@@ -85,40 +85,53 @@ class Engine:
                 slots=self._activity_slots,
                 threads=self._shared.threads,
             )
-            claimers = self._claimers(group, activities)
+            runs = self._workflow_tasks(activities)
+            isolation = Isolation(
+                session,
+                group,
+                runs=runs,
+                activities=activities,
+                run_slots=self._run_slots,
+                activity_slots=self._activity_slots,
+            )
+            claimers = self._claimers(group, runs, activities)
             group.start_soon(lease.tick)
             group.start_soon(self._watch, group.cancel_scope)
-            group.start_soon(Maintenance(session, waker).run)
+            group.start_soon(Maintenance(session, waker, on_suspects=isolation.hint).run)
+            group.start_soon(isolation.run)
             group.start_soon(activities.heartbeats.run)
             for claimer in claimers:
                 group.start_soon(claimer.run)
             await drain.wait()
+            isolation.stop()
             for claimer in claimers:
                 claimer.stop()
             await self._drain(activities)
             group.cancel_scope.cancel()
 
+    def _workflow_tasks(self, activities: ActivityTasks) -> WorkflowTasks | None:
+        if not self._session.profile.registry.workflows:
+            return None
+        return WorkflowTasks(
+            self._session,
+            stepper=self._shared.stepper,
+            cache=self._shared.cache,
+            committer=self._committer,
+            waker=self._waker,
+            slots=self._run_slots,
+            on_cancel=activities.cancel,
+        )
+
     def _claimers(
-        self, group: TaskGroup, activities: ActivityTasks
+        self, group: TaskGroup, runs: WorkflowTasks | None, activities: ActivityTasks
     ) -> list[Claimer[ClaimedRun] | Claimer[ClaimedActivity]]:
         """A claimer for each kind of work that this worker knows any type of."""
         session, settings = self._session, self._settings
         found: list[Claimer[ClaimedRun] | Claimer[ClaimedActivity]] = []
-        if session.profile.registry.workflows:
-            runs = WorkflowTasks(
-                session,
-                stepper=self._shared.stepper,
-                cache=self._shared.cache,
-                committer=self._committer,
-                waker=self._waker,
-                slots=self._run_slots,
-                on_cancel=activities.cancel,
-            )
-
-            isolated = Isolation(session, runs, self._run_slots)
+        if runs is not None:
 
             def start_runs(claimed: Sequence[ClaimedRun]) -> None:
-                group.start_soon(isolated.process, claimed)
+                group.start_soon(runs.process, claimed)
 
             run_work = Work[ClaimedRun](
                 name="runs",

@@ -15,6 +15,7 @@ from aioflow.core.fault import fault
 from aioflow.core.versions import encode
 from aioflow.errors import StoreError
 from aioflow.store.rows import ActivityOutcome, DueClose, TerminateRequest
+from aioflow.store.workers import Crashed
 from aioflow.telemetry import get_logger
 from aioflow.worker.backoff import jittered
 from aioflow.worker.outcome import expired
@@ -30,9 +31,9 @@ _BATCH = 200
 class Maintenance:
     """The sweeps of one worker, in ``settings.maintenance_interval`` with jitter."""
 
-    def __init__(self, session: Session, waker: Waker) -> None:
+    def __init__(self, session: Session, waker: Waker, on_suspects: Callable[[], None] = lambda: None) -> None:
         self._session, self._store, self._waker = session, session.store, waker
-        self._settings = session.profile.settings
+        self._settings, self._on_suspects = session.profile.settings, on_suspects
         self._no_reaping_until = 0.0
 
     async def run(self) -> None:
@@ -59,10 +60,17 @@ class Maintenance:
         """Declare workers dead whose lease is over, and give their work to others."""
         if anyio.current_time() < self._no_reaping_until:
             return
-        released = await self._store.reap(self._settings.lease_ttl)
+        settings = self._settings
+        released = await self._store.reap(settings.lease_ttl, settings.quarantine_after)
         for worker_id in released.workers:
             log.warning("worker_dead", dead_worker_id=str(worker_id))
+        for one in released.suspects:
+            log.warning("suspected", **_told(one))
+        for one in released.quarantined:
+            log.error("quarantined", **_told(one))
         self._waker.released(released.run_queues, released.activity_queues)
+        if released.suspects:
+            self._on_suspects()
 
     async def expire_activities(self) -> None:
         """Retry or end activities whose time is over."""
@@ -113,3 +121,8 @@ class Maintenance:
             commit=self._session.ids(),
             status=status,
         )
+
+
+def _told(one: Crashed) -> dict[str, str | int]:
+    what = {"activity": one.activity} if one.activity is not None else {"workflow": one.workflow or ""}
+    return {**what, "instance_id": one.instance_id, "run_id": str(one.run_id), "crashes": one.crashes}

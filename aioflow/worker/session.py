@@ -15,7 +15,7 @@ import anyio
 from aioflow.core.fault import fault
 from aioflow.core.ids import IdSource
 from aioflow.core.registry import Registry
-from aioflow.store.rows import ClaimedActivity, ClaimedRun, DefinitionRow, WorkerRow
+from aioflow.store.rows import ClaimedActivity, ClaimedRun, DefinitionRow, Suspects, WorkerRow
 from aioflow.store.store import Store
 from aioflow.telemetry import get_logger
 from aioflow.worker.backoff import persist
@@ -97,22 +97,22 @@ class Session:
 
     # -- claims -----------------------------------------------------------------------------------
 
-    async def claim_runs(self, limit: int) -> Sequence[ClaimedRun]:
-        """Take runs that are due; their tokens are held until `release_run_token`."""
+    async def claim_runs(self, limit: int, *, suspects: bool = False) -> Sequence[ClaimedRun]:
+        """Take runs that are due; their tokens are held until `release_run_token`. ``suspects``: only such."""
         async with self._claiming_runs:
             claimed = await self.store.claim_runs(
-                self.worker_id, self._epoch, self._queues(), self._workflows, limit, self.ids()
+                self.worker_id, self._epoch, self._queues(), self._workflows, limit, self.ids(), suspects
             )
             self._run_tokens.update(one.token for one in claimed)
         await fault("claim_runs.after_answer")
         return claimed
 
-    async def claim_activities(self, limit: int) -> Sequence[ClaimedActivity]:
-        """Take activities that are due; their tokens are held until `release_attempt_token`."""
+    async def claim_activities(self, limit: int, *, suspects: bool = False) -> Sequence[ClaimedActivity]:
+        """Take activities that are due; tokens are held until `release_attempt_token`. ``suspects``: only such."""
         async with self._claiming_activities:
             tokens = [self.ids() for _ in range(limit)]
             claimed = await self.store.claim_activities(
-                self.worker_id, self._epoch, self._queues(), self._activities, tokens
+                self.worker_id, self._epoch, self._queues(), self._activities, tokens, suspects
             )
             self._attempt_tokens.update(one.token for one in claimed)
         await fault("claim_activities.after_answer")
@@ -155,6 +155,11 @@ class Session:
     async def activities_due(self) -> float | None:
         """Seconds until an activity is due, None when none is in sight."""
         return (await self.store.next_due(self.profile.queues)).activities
+
+    async def suspects(self) -> Suspects:
+        """Whether runs or activities are due that workers have died with."""
+        profile = self.profile
+        return await self.store.suspects(profile.namespace, profile.queues, self._workflows, self._activities)
 
     def tokens(self) -> Iterable[UUID]:
         """Tokens of all that is held."""

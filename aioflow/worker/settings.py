@@ -56,7 +56,10 @@ class WorkerSettings:
         maintenance_interval: how often dead workers and deadlines are looked for.
         backoff_first: pause before a workflow task that failed is tried again; doubled each time.
         backoff_max: the longest such pause.
-        quarantine: pause between tries of a run that seems to kill workers.
+        quarantine_after: workers that die in a row with a run or activity before it is set aside for an operator. After
+            two it is tried alone, so at least 3.
+        isolation_wait: how long running work gets to end before such a try; then it begins beside what is left.
+        isolation_time: how long such tries may keep the worker from other work at a stretch.
         claim_batch: runs or activities taken by one statement at most.
         connections: connections to the database, beside one for the lease, one to listen and one to notify.
         request_keep_interval: how often old request keys are removed.
@@ -78,7 +81,9 @@ class WorkerSettings:
     maintenance_interval: float = 1.0
     backoff_first: float = 1.0
     backoff_max: float = 60.0
-    quarantine: float = 600.0
+    quarantine_after: int = 3
+    isolation_wait: float = 10.0
+    isolation_time: float = 60.0
     claim_batch: int = 200
     connections: int = 8
     request_keep_interval: float = 60.0
@@ -95,13 +100,16 @@ class WorkerSettings:
             "maintenance_interval",
             "backoff_first",
             "backoff_max",
-            "quarantine",
+            "isolation_wait",
+            "isolation_time",
             "request_keep_interval",
         )
         for name in counts:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ConfigurationError(f"WorkerSettings({name}=) is a whole number from 1, not {value!r}")
+        if isinstance(self.quarantine_after, bool) or not 3 <= self.quarantine_after <= 10_000:
+            raise ConfigurationError("WorkerSettings(quarantine_after=) is a whole number from 3 to 10000")
         for name in spans:
             if not 0 < getattr(self, name) < float("inf"):
                 raise ConfigurationError(f"WorkerSettings({name}=) is a number of seconds above zero")

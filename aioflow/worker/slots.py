@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import anyio
 
 __all__ = ["Slots"]
@@ -16,10 +13,11 @@ class Slots:
     def __init__(self, total: int) -> None:
         self.total = self.free = total
         self._freed = anyio.Event()
+        self._shut = False
 
     async def reserve(self, most: int) -> int:
-        """Take as many places as are free, up to ``most``; waits for the first one."""
-        while self.free <= 0:
+        """Take as many places as are free, up to ``most``; waits for the first one, and while they are shut."""
+        while self.free <= 0 or self._shut:
             await self._freed.wait()
         taken = min(self.free, most)
         self.free -= taken
@@ -31,17 +29,23 @@ class Slots:
         freed, self._freed = self._freed, anyio.Event()
         freed.set()  # everyone who waits
 
-    @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
-        """For the holder of one place: take all others. Only one at a time may ask."""
-        taken = 0
-        try:
-            while taken < self.total - 1:
-                taken += await self.reserve(self.total)
-            yield
-        finally:
-            if taken:
-                self.release(taken)
+    @property
+    def busy(self) -> int:
+        """Places that are taken."""
+        return self.total - self.free
+
+    def take(self) -> None:
+        """Take a place though they are shut, or none is free."""
+        self.free -= 1
+
+    def shut(self) -> None:
+        """Let nobody reserve places until `open`; those taken stay taken."""
+        self._shut = True
+
+    def open(self) -> None:
+        """Places may be reserved again."""
+        self._shut = False
+        self.release(0)
 
     async def empty(self) -> None:
         """Wait until no place is taken."""

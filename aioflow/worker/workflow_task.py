@@ -244,6 +244,7 @@ class WorkflowTasks:
                     token=claimed.token,
                     delay=delay,
                     blocked_reason=_reason(error),
+                    alive=not isinstance(error, (StoreError, StepTooLong)),
                 )
             )
             told = {"expected": error.expected, "found": error.found} if isinstance(error, NondeterminismError) else {}

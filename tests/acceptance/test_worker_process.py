@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,60 +15,18 @@ import pytest
 from aioflow.client import Client
 from aioflow.store.pool import Database
 from aioflow.store.store import Store
-from tests.acceptance.worker_process import Chain, Deadly
+from tests.acceptance.processes import Workers, exit_code
+from tests.acceptance.worker_process import Chain
 from tests.support import eventually
 
-ROOT = Path(__file__).parents[2]
 RUNS, KILLS = 1_000, 10
-
-
-class Workers:
-    """Starts worker processes and looks at what their activities did."""
-
-    def __init__(self, dsn: str, folder: Path) -> None:
-        self.dsn, self.folder = dsn, folder
-        self.processes: list[subprocess.Popen[bytes]] = []
-
-    def start(self, grace: float = 10.0, **variables: str) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.acceptance.worker_process", self.dsn, str(grace)],
-            cwd=ROOT,
-            env=os.environ | {"AIOFLOW_TEST_FOLDER": str(self.folder)} | variables,
-        )
-        self.processes.append(process)
-        return process
-
-    def open(self) -> None:
-        (self.folder / "open").touch()
-
-    def log(self) -> list[list[str]]:
-        """Name, execution id and attempt id of each attempt."""
-        path = self.folder / "log"
-        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-
-    def attempts(self, name: str) -> list[list[str]]:
-        return [line[1:] for line in self.log() if line[0] == name]
 
 
 @pytest.fixture
 def workers(database: str, tmp_path: Path) -> Iterator[Workers]:
     made = Workers(database, tmp_path)
     yield made
-    for process in made.processes:
-        process.kill()
-        process.wait()
-
-
-@pytest.fixture
-async def client(database: str) -> Any:
-    async with Client.connect(database) as made:
-        yield made
-
-
-async def exit_code(process: subprocess.Popen[bytes]) -> int:
-    await eventually(lambda: process.poll() is not None)
-    assert process.returncode is not None
-    return process.returncode
+    made.kill()
 
 
 async def test_a_killed_worker_is_survived(client: Client, workers: Workers) -> None:
@@ -146,41 +101,12 @@ async def test_sigterm_while_it_starts(workers: Workers) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
-async def test_a_run_that_kills_workers_is_set_aside_alone(client: Client, workers: Workers, database: str) -> None:
-    workers.open()
-    deadly = await client.start(Deadly.options(id="deadly"))
-    good = [await client.start(Chain.options(id=f"good-{n}"), ["a"]) for n in range(3)]
-    connection = await asyncpg.connect(database)
-    reason = "select blocked_reason from aioflow.instance_hot where instance_id = 'deadly'"
-    try:
-        process = workers.start()
-        for _ in range(30):
-            await eventually(lambda: process.poll() is not None or _quarantined(connection, reason), within=60)  # noqa: B023
-            if process.poll() is None:
-                break
-            process = workers.start()
-        assert await connection.fetchval(reason) == "quarantined: the last 5 workers that held it died"
-        assert [await one.result(timeout=30) for one in good] == [["a"]] * 3
-        process.terminate()
-        assert await exit_code(process) == 0
-        await connection.execute("update aioflow.instance_hot set visible_at = aioflow.clock()")
-        workers.start(AIOFLOW_TEST_MENDED="1")
-        assert await deadly.result(timeout=30) == "mended"
-    finally:
-        await connection.close()
-
-
-async def _quarantined(connection: asyncpg.Connection[Any], statement: str) -> bool:
-    return bool(await connection.fetchval(statement))
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_three_workers_killed_at_random_lose_nothing(client: Client, workers: Workers, database: str) -> None:
     chance = random.Random(7)  # repeatable chaos
     workers.open()
-    living = [workers.start() for _ in range(3)]
+    unlucky = {"AIOFLOW_TEST_QUARANTINE_AFTER": "1000"}  # whoever is hit by chance three times
+    living = [workers.start(**unlucky) for _ in range(3)]
     names = [f"step-{n}" for n in range(3)]
     instances = await asyncio.gather(*(client.start(Chain.options(id=f"i{n}"), names) for n in range(RUNS)))
     closed = "select count(*) from aioflow.run where status = 'completed'"
@@ -193,7 +119,7 @@ async def test_three_workers_killed_at_random_lose_nothing(client: Client, worke
             victim = chance.randrange(len(living))
             living[victim].kill()
             living[victim].wait()
-            living[victim] = workers.start()
+            living[victim] = workers.start(**unlucky)
         results = await asyncio.gather(*(one.result(timeout=120) for one in instances))
         assert results == [names] * RUNS
         outcomes = "select count(*) from aioflow.history where kind = 'ActivityCompleted'"

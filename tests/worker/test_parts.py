@@ -214,10 +214,6 @@ async def test_places_are_given_to_all_who_wait() -> None:
     order: list[str] = []
     assert await slots.reserve(5) == 3
 
-    async def alone() -> None:
-        async with slots.alone():
-            order.append("alone")
-
     async def reserve() -> None:
         slots.release(await slots.reserve(1))
         order.append("reserved")
@@ -227,14 +223,33 @@ async def test_places_are_given_to_all_who_wait() -> None:
         order.append("empty")
 
     async with anyio.create_task_group() as group:
-        for waiting in (alone, reserve, empty):
+        for waiting in (reserve, empty):
             group.start_soon(waiting)
         await anyio.wait_all_tasks_blocked()
         slots.release(2)
-        await eventually(lambda: sorted(order) == ["alone", "reserved"])
+        await eventually(lambda: order == ["reserved"])
         slots.release()
     assert order[-1] == "empty"
     assert slots.free == 3
+
+
+async def test_shut_places_are_not_reserved() -> None:
+    slots = Slots(2)
+    slots.shut()
+    reserved: list[int] = []
+
+    async def reserve() -> None:
+        reserved.append(await slots.reserve(5))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(reserve)
+        await anyio.wait_all_tasks_blocked()
+        slots.take()
+        slots.release()
+        await anyio.wait_all_tasks_blocked()
+        assert (reserved, slots.busy) == ([], 0)
+        slots.open()
+    assert reserved == [2]
 
 
 async def test_a_wake_up_a_due_time_and_a_poll_all_lead_to_a_look() -> None:

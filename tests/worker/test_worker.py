@@ -216,7 +216,7 @@ async def test_what_does_not_end_in_time_is_given_back(client: Client, sql: asyn
     assert events == ["cancelled"]
     row = await sql.fetchrow("select owner, attempt, deliveries from aioflow.activity")
     assert row is not None
-    assert (row["owner"], row["attempt"], row["deliveries"]) == (None, 1, 1)
+    assert (row["owner"], row["attempt"], row["deliveries"]) == (None, 1, 0)
     gate.set()
     async with worker(client, Waiting, waiting):
         assert await instance.result() == "x"

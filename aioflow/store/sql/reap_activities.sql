@@ -3,7 +3,7 @@
 -- $1 workers, $2 limit, $3 crashes that make a quarantine
 -- Returns: a row per activity released, with its crashes and isolation. Locks: activity rows, skipping locked ones.
 with mine as materialized (
-  select a.shard, a.run_id, a.ref, a.crashes, a.isolation,
+  select a.shard, a.run_id, a.ref, a.crashes, a.isolation, (w.blame = 'none')::integer as goodbye,
          (w.blame = 'all' or w.blame = 'suspects' and a.isolation > 0)::integer as crash
     from aioflow.activity a join aioflow.worker w on w.worker_id = a.owner
    where a.owner = any ($1::uuid[])
@@ -18,7 +18,7 @@ with mine as materialized (
 )
 update aioflow.activity a
    set owner = null, token = null, started_at = null, visible_at = aioflow.clock(), crashes = j.total,
-       isolation = j.verdict,
+       isolation = j.verdict, deliveries = greatest(0, a.deliveries - j.goodbye),
        deadline = least(aioflow.clock() + make_interval(secs => a.schedule_to_start),
                         a.scheduled_at + make_interval(secs => a.schedule_to_close))
   from judged j
