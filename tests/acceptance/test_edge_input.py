@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from functools import partial
@@ -31,7 +30,7 @@ from aioflow.errors import (
     UnknownSignal,
     UnknownWorkflow,
 )
-from aioflow.worker import Worker, WorkerSettings
+from aioflow.worker import Worker
 from tests.acceptance.conftest import Stored
 from tests.conftest import Admin
 
@@ -352,8 +351,10 @@ async def test_a_queue_nobody_serves_is_accepted_and_visible_as_such(client: Cli
     assert (seen.status, seen.queue, seen.served, seen.worker) == ("running", "nobody", False, None)
     assert seen.waiting_for is not None
     assert "none serves queue 'nobody'" in seen.waiting_for
-    async with Worker(client, workflows=[Shop], queues=["other"], settings=WorkerSettings(poll_interval=0.05)):
-        await asyncio.sleep(0.2)  # time enough to take it, were it his
+    async with Worker(client, workflows=[Shop], queues=["other"]):
+        beside = await client.start(Shop.options(queue="other"), ORDER)
+        assert await beside.result(timeout=20) == 5  # it looked for work after the first one was there
+        assert (await instance.describe()).status == "running"
         assert not (await instance.describe()).served
     async with Worker(client, workflows=[Shop], queues=["nobody"]):
         assert (await instance.describe()).served
