@@ -23,7 +23,9 @@ _DEMO = "aioflow.cli.demo.flows"
 
 @click.command("dev")
 @click.argument("modules", nargs=-1, metavar="[MODULE]...")
-@click.option("--port", type=click.IntRange(1, 65535), help="Listen on 127.0.0.1:PORT too, for other tools.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), metavar="PORT", help="Listen on 127.0.0.1:PORT too, for other tools."
+)
 @click.option("--data-dir", metavar="DIR", help="Where the database is kept.  [default: the user's data folder]")
 @click.option("--reset", is_flag=True, help="Throw the database away first.")
 @click.option("--namespace", metavar="NAME", help="Namespace to serve.  [default: default]")

@@ -44,7 +44,7 @@ def looks_like_code(name: str) -> bool:
 
 def _targets(name: str) -> list[object]:
     """What a name on the command line stands for, as `Registry.add` takes it."""
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name) or name.endswith(".py"):
         hint = name.removesuffix(".py").strip("./").replace("/", ".")
         raise ConfigurationError(f"{name!r} is not the name of a module: write it like {hint or 'pkg.mod'}")
     where, _, attribute = name.partition(":")

@@ -35,7 +35,7 @@ _LOOK_EVERY = 3.0
 @click.option("--workflow", metavar="NAME", help="Only instances of this workflow.")
 @click.option("-q", "--queue", metavar="NAME", help="Only instances on this queue.")
 @click.option("--prefix", metavar="TEXT", help="Only instances whose id begins with this.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="At most so many.")
 @database_options
 @json_option
 def list_(
@@ -197,7 +197,8 @@ async def tell_result(instance: Instance[Any], *, timeout: float | None, as_json
     finally:
         telling.cancel()
     if as_json:
-        document({"instance_id": instance.id, "run_id": instance.run_id, "status": "completed", "result": value})
+        run_id = instance.run_id or (await instance.describe()).run_id
+        document({"instance_id": instance.id, "run_id": run_id, "status": "completed", "result": value})
     else:
         click.echo(json_text(value, indent=2))
 

@@ -47,7 +47,9 @@ __all__ = ["COMMANDS"]
     help="Whether the id of a closed instance may be taken.",
 )
 @click.option("--request-key", metavar="KEY", help="The same key has one effect, however often it is sent.")
-@click.option("--priority", type=int, metavar="N", help="From -1000 to 1000; higher ones are taken first.")
+@click.option(
+    "--priority", type=click.IntRange(-1000, 1000), metavar="N", help="From -1000 to 1000; higher ones are taken first."
+)
 @click.option("--wait", is_flag=True, help="Wait for the result, and print it as `result` does.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="With --wait: exit code 5 when it takes longer.")
 @modules_option
@@ -130,8 +132,12 @@ def _located(workflow: str, registry: Registry | None) -> tuple[str, Registry | 
 
 def _target(name: str, options: dict[str, Any]) -> NamedWorkflow:
     from aioflow.client import named
+    from aioflow.errors import ConfigurationError, DefinitionError
 
-    return named(name, id=options.pop("instance_id"), **options)
+    try:
+        return named(name, id=options.pop("instance_id"), **options)
+    except DefinitionError as error:  # here it is the flags that do not fit, not code
+        raise ConfigurationError(str(error)) from error
 
 
 @click.command("signal")
