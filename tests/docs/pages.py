@@ -1,4 +1,4 @@
-"""Pages of the reference that are made of the code: errors, events, settings.
+"""Pages of the reference that are made of the code: commands, errors, events, settings.
 
 ``python -m tests.docs.pages`` writes them; a test compares what stands in docs/reference with what would be written.
 """
@@ -19,6 +19,7 @@ from aioflow.core import events
 from aioflow.core.limits import Limits
 from aioflow.core.retry import RetryPolicy
 from aioflow.worker.settings import WorkerSettings
+from tests.docs.cli_page import cli_page
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 MADE = "<!-- Made of the code by `python -m tests.docs.pages`; edit there. -->\n"
@@ -213,6 +214,7 @@ def settings_page() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "cli.md": lambda: cli_page(MADE, table),
     "errors.md": errors_page,
     "events.md": events_page,
     "settings.md": settings_page,
