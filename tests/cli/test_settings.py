@@ -11,9 +11,7 @@ from aioflow.cli.settings import Settings, find_pyproject, load_settings
 from aioflow.errors import ConfigurationError
 
 
-def load(
-    folder: Path, flags: dict[str, Any] | None = None, table: str | None = None, **environ: str
-) -> Settings:
+def load(folder: Path, flags: dict[str, Any] | None = None, table: str | None = None, **environ: str) -> Settings:
     if table is not None:
         (folder / "pyproject.toml").write_text(f"[tool.aioflow]\n{table}\n")
     return load_settings(flags, environ=environ, directory=folder)
@@ -45,10 +43,7 @@ def test_flag_over_variable_over_file_over_default(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+asyncpg", "postgres+asyncpg"])
 def test_every_spelling_of_a_postgres_url(tmp_path: Path, scheme: str) -> None:
     rest = "ann:p%40ss@db:5433/orders?sslmode=require"
-    assert (
-        load(tmp_path, AIOFLOW_DATABASE_URL=f"{scheme}://{rest}").require_database_url()
-        == f"postgresql://{rest}"
-    )
+    assert load(tmp_path, AIOFLOW_DATABASE_URL=f"{scheme}://{rest}").require_database_url() == f"postgresql://{rest}"
     assert load(tmp_path, AIOFLOW_LISTEN_URL=f"{scheme}://{rest}").listen_url == f"postgresql://{rest}"
 
 
