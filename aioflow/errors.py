@@ -32,6 +32,7 @@ AioflowError
 │   └── ResultTimeout
 ├── StoreError
 │   ├── DatabaseUnavailable       retryable
+│   │   └── OldTimeline           the server was left behind by a failover
 │   ├── SchemaNotMigrated
 │   ├── SchemaTooNew
 │   └── MigrationError
@@ -204,6 +205,10 @@ class StoreError(AioflowError):
 
 class DatabaseUnavailable(StoreError):
     """The database cannot be reached just now; the call may be repeated with the same request key."""
+
+
+class OldTimeline(DatabaseUnavailable):
+    """The server was left behind by a failover that this process has seen; nothing is read from it or written to it."""
 
 
 class SchemaNotMigrated(StoreError):

@@ -18,6 +18,7 @@ import asyncpg
 from aioflow.core.fault import fault
 from aioflow.store.pool import SESSION_SETTINGS, Database
 from aioflow.store.queries import sql
+from aioflow.store.timelines import TIMELINES, place
 
 WAKE = "aioflow_wake"
 DONE = "aioflow_done"
@@ -169,6 +170,8 @@ class Listener:
             self._dsn, timeout=10.0, command_timeout=5.0, statement_cache_size=0, server_settings=settings
         )
         try:
+            if (found := await place(connection, self._dsn or "")) is not None:
+                TIMELINES.see(*found)
             for channel in self._channels:
                 await connection.add_listener(channel, self._receive)
         except BaseException:

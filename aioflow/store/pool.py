@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import anyio
 import asyncpg
 
 from aioflow.core.fault import fault
-from aioflow.errors import ConfigurationError, DatabaseUnavailable, SchemaNotMigrated, StoreError
+from aioflow.errors import ConfigurationError, DatabaseUnavailable, OldTimeline, SchemaNotMigrated, StoreError
+from aioflow.store.timelines import TIMELINES, place
 
 T = TypeVar("T")
 Rows = list[Any]
@@ -54,11 +56,13 @@ def lost(exc: BaseException) -> bool:
         return True
     if isinstance(exc, asyncpg.InterfaceError):
         return "closed" in str(exc) or "closing" in str(exc) or "released" in str(exc)
-    return isinstance(exc, (OSError, TimeoutError, asyncio.IncompleteReadError))
+    return isinstance(exc, (OSError, TimeoutError, asyncio.IncompleteReadError, OldTimeline))
 
 
 def translated(exc: BaseException) -> StoreError:
-    """The error of ours for an error of the driver that is final."""
+    """The error of ours for an error that is final."""
+    if isinstance(exc, OldTimeline):
+        return OldTimeline(*exc.args)
     state = str(getattr(exc, "sqlstate", None) or "")
     if state.startswith(_NOT_MIGRATED):
         return SchemaNotMigrated(f"the database lacks something of aioflow's schema ({exc}): run 'aioflow migrate'")
@@ -101,6 +105,12 @@ class Database:
 
     def __init__(self, pool: Any, dsn: str | None, *, patience: float, foreign: bool) -> None:
         self._pool, self.dsn, self._patience, self._foreign = pool, dsn, patience, foreign
+        self._loop = asyncio.get_running_loop()
+        self._system = ""
+        self._timeline: int | None = None
+        self._on_failover: Callable[[], None] = lambda: None
+        self._expiring: asyncio.Future[None] | None = None
+        TIMELINES.watch(self._moved)
 
     @classmethod
     async def connect(
@@ -116,20 +126,24 @@ class Database:
     ) -> Database:
         """Open a pool for ``dsn``, or use the caller's asyncpg pool (its settings are the caller's).
 
-        ``patience`` is how many seconds one call may try. Raises `DatabaseUnavailable`, `ConfigurationError`.
+        ``patience`` is how many seconds one call may try. Connections to a standby are not used, nor those to a
+        server that a failover has left behind; of a caller's own pool only the address decides.
+        Raises `DatabaseUnavailable`, `OldTimeline`, `ConfigurationError`.
         """
         if pool is not None:
             if not isinstance(pool, asyncpg.Pool):
                 raise ConfigurationError(f"expected an asyncpg pool, got {type(pool).__name__}")
             return cls(pool, None, patience=patience, foreign=True)
+        database = cls(None, dsn, patience=patience, foreign=False)
         try:
-            made = await asyncpg.create_pool(
+            database._pool = await asyncpg.create_pool(
                 dsn,
                 min_size=min_size,
                 max_size=max_size,
                 timeout=connect_timeout,
                 command_timeout=20.0,
                 max_cached_statement_lifetime=0,
+                init=database._meet,
                 reset=_keep_session,
                 server_settings={**SESSION_SETTINGS, "application_name": application_name},
             )
@@ -137,7 +151,30 @@ class Database:
             raise ConfigurationError(f"not a usable database address: {exc}") from exc
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as exc:
             raise unconnected(exc) from exc
-        return cls(made, dsn, patience=patience, foreign=False)
+        return database
+
+    def on_failover(self, call: Callable[[], None]) -> None:
+        """Call this when the system has gone to another timeline: what is known of its rows may be undone."""
+        self._on_failover = call
+
+    async def _meet(self, connection: Any) -> None:
+        """Look where a new connection has ended."""
+        found = await place(connection, self.dsn or "")
+        if found is not None:
+            TIMELINES.see(*found)
+            self._system, self._timeline = found
+
+    def _moved(self, system: str, timeline: int) -> None:
+        if self._timeline is not None and system == self._system and timeline > self._timeline:
+            self._timeline = timeline
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._leave)
+
+    def _leave(self) -> None:
+        """Connections that are left may still lead to the old server."""
+        if self._pool is not None and not self._pool.is_closing():
+            self._expiring = asyncio.ensure_future(self._pool.expire_connections())
+        self._on_failover()
 
     async def close(self) -> None:
         """Close the pool (not one that the caller brought); connections that hang are cut after two seconds."""
@@ -179,6 +216,7 @@ class Database:
                 asyncpg.InterfaceError,
                 asyncpg.InternalClientError,
                 OSError,
+                OldTimeline,
                 BufferError,  # more than the wire protocol's gigabyte
             ) as exc:
                 wait = min(1.0, 0.02 * 2**tries) * (0.5 + random.random())

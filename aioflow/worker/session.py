@@ -58,8 +58,8 @@ class Profile:
 class Session:
     """Claims and holds work under one worker id.
 
-    ``lost`` is set when the lease is lost. Tokens of what is held are kept, so that rows of claims whose answer was
-    lost can be told from rows that are worked on.
+    ``lost`` is set when the lease is lost, and together with ``moved`` when the database has failed over. Tokens of
+    what is held are kept, so that rows of claims whose answer was lost can be told from rows that are worked on.
     """
 
     def __init__(self, store: Store, profile: Profile) -> None:
@@ -67,6 +67,7 @@ class Session:
         self.ids = IdSource(time.time, os.urandom)
         self.worker_id = self.ids()
         self.lost = anyio.Event()
+        self.moved = False
         self._epoch = 0
         self._run_tokens: Counter[UUID] = Counter()
         self._attempt_tokens: set[UUID] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
 
@@ -13,7 +13,7 @@ import anyio
 
 from aioflow.core import aio, guard, scopes
 from aioflow.core.registry import Registry
-from aioflow.errors import ConfigurationError, WorkerExhausted
+from aioflow.errors import ConfigurationError, StoreError, WorkerExhausted
 from aioflow.store.migrations import check_schema
 from aioflow.store.notify import Notifier
 from aioflow.store.pool import Database
@@ -86,6 +86,7 @@ class Worker:
         self._drain, self._stopped = anyio.Event(), anyio.Event()
         self._exhausted = self._started = False
         self._stack: AsyncExitStack | None = None
+        self._session: Session | None = None
 
     @property
     def identity(self) -> str:
@@ -111,7 +112,7 @@ class Worker:
         stack = self._stack = AsyncExitStack()
         try:
             shared = await stack.enter_async_context(self._shared())
-            session = Session(shared.store, self._profile)
+            session = self._session = Session(shared.store, self._profile)
             await session.register()
             group = await stack.enter_async_context(anyio.create_task_group())
             group.start_soon(shared.stepper.watch)
@@ -161,6 +162,7 @@ class Worker:
             stack.push_async_callback(_unhindered, notifier.close)
             stepper = Stepper(settings.step_limit, settings.abandoned_threads, self._exhaust)
             stack.callback(stepper.close)
+            db.on_failover(self._fail_over)
             yield Shared(
                 profile=self._profile,
                 store=Store(db),
@@ -185,8 +187,12 @@ class Worker:
                 shared.cache.clear()
                 if self._drain.is_set():
                     break
-                session = Session(shared.store, self._profile)
+                former, session = session, Session(shared.store, self._profile)
+                self._session = session
                 await persist(session.register)
+                if former.moved:  # alive, and done with what it held: nobody has to wait for its lease
+                    with suppress(StoreError):
+                        await shared.store.unregister_worker(former.worker_id)
             if self._exhausted:
                 raise WorkerExhausted(
                     f"workflow code blocked more than {shared.profile.settings.abandoned_threads} threads for good; "
@@ -208,6 +214,13 @@ class Worker:
         with anyio.CancelScope(shield=True):
             await self.drain()
         scope.cancel()
+
+    def _fail_over(self) -> None:
+        """The database went to another timeline, on which what is held and cached may never have happened."""
+        log.warning("database_failed_over", identity=self.identity)
+        if self._session is not None:
+            self._session.moved = True
+            self._session.lost.set()
 
     def _exhaust(self) -> None:
         log.critical("worker_exhausted", identity=self.identity)
