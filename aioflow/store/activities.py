@@ -20,6 +20,27 @@ from aioflow.store.rows import (
     key_of,
 )
 
+_CLAIMED = (
+    "run_id",
+    "ref",
+    "execution_id",
+    "activity",
+    "queue",
+    "token",
+    "attempt",
+    "deliveries",
+    "scheduled_at",
+    "started_at",
+    "start_to_close",
+    "schedule_to_close",
+    "heartbeat_timeout",
+    "heartbeat",
+    "retry",
+    "last_failure",
+    "payload",
+    "workflow",
+)
+
 
 class Activities:
     """Operations of workers on activities."""
@@ -56,29 +77,7 @@ class Activities:
             ClaimedActivity(
                 key=key_of(r),
                 owner=worker_id,
-                **{
-                    name: r[name]
-                    for name in (
-                        "run_id",
-                        "ref",
-                        "execution_id",
-                        "activity",
-                        "queue",
-                        "token",
-                        "attempt",
-                        "deliveries",
-                        "scheduled_at",
-                        "started_at",
-                        "start_to_close",
-                        "schedule_to_close",
-                        "heartbeat_timeout",
-                        "heartbeat",
-                        "retry",
-                        "last_failure",
-                        "payload",
-                        "workflow",
-                    )
-                },
+                **{name: r[name] for name in _CLAIMED},
             )
             for r in rows
         ]

@@ -21,7 +21,6 @@ class Store:
         self.db = db
         instances, tasks, activities = Instances(db), Tasks(db), Activities(db)
         workers, reading, maintenance = Workers(db), Reading(db), Maintenance(db)
-
         self.start = instances.start
         self.reserve = instances.reserve
         self.signal = instances.signal

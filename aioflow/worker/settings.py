@@ -81,7 +81,7 @@ class WorkerSettings:
     maintenance_interval: float = 1.0
     backoff_first: float = 1.0
     backoff_max: float = 60.0
-    quarantine_after: int = 3
+    quarantine_after: int = 5
     isolation_wait: float = 10.0
     isolation_time: float = 60.0
     claim_batch: int = 200

@@ -94,7 +94,7 @@ REFUSED: list[tuple[str, Callable[[], Any], str]] = [
     ("pathlib", lambda: pathlib.Path("/etc/hostname").read_text(), "activity()"),
     ("os.listdir", lambda: os.listdir("/"), "activity()"),
     ("os.remove", lambda: os.remove("/nowhere"), "activity()"),
-    ("tempfile", lambda: tempfile.mkdtemp(), "rng()"),
+    ("tempfile", lambda: tempfile.mkdtemp(), "()"),  # rng() for its first name, activity() later
     ("socket", lambda: socket.socket().close(), "activity()"),
     ("socket.getaddrinfo", lambda: socket.getaddrinfo("localhost", 1), "activity()"),
     ("subprocess", lambda: subprocess.run(["true"], check=True), "activity()"),

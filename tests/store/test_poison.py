@@ -96,18 +96,7 @@ async def test_the_guilty_are_quarantined_and_neighbours_are_not_blamed(mortuary
     await bench.healthy()
 
 
-async def test_quarantine_is_open_visible_and_left_by_hand_only(mortuary: Mortuary) -> None:
-    bench = mortuary.bench
-    for suspects in (False, False, True):
-        assert sorted(await mortuary.claim(suspects=suspects)) == ALL
-        await mortuary.die()
-    assert set((await mortuary.lanes()).values()) == {(3, 2)}
-    for suspects in (False, True):
-        assert await mortuary.claim(suspects=suspects) == {}
-    assert await bench.store.suspects("default", ["q"], ["W"], ["act"]) == (False, False)
-    assert await bench.store.next_due(["q"]) == (None, None)
-    assert await bench.store.backlog() == []
-
+async def _check_told(bench: Bench) -> None:
     reason = "quarantined: 3 workers in a row died while they ran it"
     told = await bench.store.describe(key("run"))
     assert told is not None
@@ -133,6 +122,21 @@ async def test_quarantine_is_open_visible_and_left_by_hand_only(mortuary: Mortua
         ("run", None, None, "W"),
     ]
     assert await bench.store.quarantined("other") == []
+
+
+async def test_quarantine_is_open_visible_and_left_by_hand_only(mortuary: Mortuary) -> None:
+    bench = mortuary.bench
+    for suspects in (False, False, True):
+        assert sorted(await mortuary.claim(suspects=suspects)) == ALL
+        await mortuary.die()
+    assert set((await mortuary.lanes()).values()) == {(3, 2)}
+    for suspects in (False, True):
+        assert await mortuary.claim(suspects=suspects) == {}
+    assert await bench.store.suspects("default", ["q"], ["W"], ["act"]) == (False, False)
+    assert await bench.store.next_due(["q"]) == (None, None)
+    assert await bench.store.backlog() == []
+
+    await _check_told(bench)
 
     # It takes messages, which does not let it out, and may be ended by force.
     assert (await bench.signal("run", record=signalled())).outcome == "accepted"
