@@ -7,6 +7,7 @@ loop, each task in its own context, newest first.
 
 from __future__ import annotations
 
+import atexit
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
@@ -60,4 +61,14 @@ def ends(act: Callable[[], object], context: Context) -> bool:
 
 def give_up(*coroutines: object) -> None:
     """Keep what cannot be closed: the collector would complain about it on stderr, for each."""
+    if not _UNCLOSABLE:
+        atexit.register(_leak)
     _UNCLOSABLE.extend(coroutines)
+
+
+def _leak() -> None:
+    """Let nobody close them at exit either: with no loop left, such code goes round for ever and the process stays."""
+    import ctypes  # only here
+
+    for one in _UNCLOSABLE:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -257,3 +260,30 @@ def test_a_callback_of_the_collector_may_read_the_clock_in_the_middle_of_a_workf
         assert run(collects).result() >= 2  # its begin and its end; it may have come by itself as well
     finally:
         gc.callbacks.remove(measure)
+
+
+STUBBORN = """
+import asyncio, atexit
+from aioflow.core import unwind
+from tests.core.loop_driver import Driven
+
+atexit.register(unwind._UNCLOSABLE.clear)  # as the interpreter may do it, once it takes modules apart
+
+async def stubborn():
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except BaseException:
+            continue
+
+run = Driven(stubborn)
+run.close()
+print("closed")
+"""
+
+
+def test_a_process_ends_though_evicted_code_swallows_everything() -> None:
+    house = Path(__file__).parents[2]
+    command = [sys.executable, "-c", STUBBORN]
+    done = subprocess.run(command, cwd=house, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "closed\n", "")
