@@ -17,7 +17,6 @@ from aioflow.core.context import Context
 from aioflow.core.loop import WorkflowLoop
 from aioflow.core.replay import Execution
 from aioflow.core.resolve import resolve
-from aioflow.core.tasks import Future
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
@@ -42,9 +41,10 @@ def resolved_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Context, "schedule_activity", scheduling)
 
 
-def identity_hash(patch: pytest.MonkeyPatch) -> None:
-    """Tasks and futures hash by address, and groups keep their members in plain sets."""
-    patch.setattr(Future, "__hash__", object.__hash__)
+def hashes_of_the_process(patch: pytest.MonkeyPatch) -> None:
+    """Tasks and futures hash as addresses do, alike in no two drives, and groups keep their members in plain sets."""
+    generator = random.Random(1)
+    patch.setattr(WorkflowLoop, "next_sequence", lambda self: generator.getrandbits(40))
     patch.setattr(groups, "OrderedSet", set)
 
 
@@ -168,7 +168,7 @@ MUTANTS: dict[str, Mutant] = {
     fn.__name__: fn
     for fn in (
         resolved_at_once,
-        identity_hash,
+        hashes_of_the_process,
         batch_together,
         cut_per_batch,
         process_wide_ids,

@@ -98,7 +98,7 @@ def test_every_way_to_drive_a_run_gives_one_history() -> None:
     happened: Counter[str] = Counter()
     FEATURES.clear()
 
-    @sized(400)
+    @sized(320)
     @given(programs(), seeds)
     def check(program: Block, seed: int) -> None:
         check_in_process(program, seed, happened)

@@ -35,7 +35,7 @@ def check_elsewhere(where: str, process: ReplayProcess, program: Block, seed: in
 def test_another_process_and_every_python_give_the_same_history() -> None:
     with replay_processes() as processes:
 
-        @sized(120)
+        @sized(90)
         @given(programs(), seeds)
         def check(program: Block, seed: int) -> None:
             for where, process in processes.items():

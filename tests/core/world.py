@@ -30,9 +30,6 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 RUN = UUID("0197a1b2-c3d4-7000-8000-0123456789ab")
 KEY = InstanceKey.of("default", "instance")
 
-aio.install()
-guard.install()
-
 
 def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
@@ -52,6 +49,8 @@ class Driver:
     """One run as store and worker hold it: history and tables, and perhaps an execution in memory."""
 
     def __init__(self, workflow: type, *, limits: Limits | None = None, run_id: UUID = RUN) -> None:
+        aio.install()
+        guard.install()  # other tests take them away again
         self.definition = workflow_definition(workflow)
         self.limits, self.run_id = limits, run_id
         self.history: list[ev.Event] = []
