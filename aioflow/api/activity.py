@@ -22,7 +22,6 @@ from typing import (
 )
 
 from aioflow.api.attempt import ActivityInfo, attempt
-from aioflow.api.workflow import check_priority
 from aioflow.core.current import current, require
 from aioflow.core.definition import ActivityDefinition, ActivityOptions, check_name
 from aioflow.core.durations import Duration, optional_seconds
@@ -60,7 +59,6 @@ class Activity(Generic[P, R_co]):
         schedule_to_start: Duration | None = None,
         schedule_to_close: Duration | None = None,
         heartbeat: Duration | None = None,
-        priority: int | None = None,
     ) -> Self:
         """A copy with other options; what is left out stays as it is. Durations are seconds or ``timedelta``.
 
@@ -71,7 +69,6 @@ class Activity(Generic[P, R_co]):
             schedule_to_start: how long it may wait for a worker.
             schedule_to_close: how long all attempts may take together.
             heartbeat: how long an attempt may be silent.
-            priority: higher numbers are claimed first.
         """
         options = _options(
             self.definition.options,
@@ -81,7 +78,6 @@ class Activity(Generic[P, R_co]):
             schedule_to_start=schedule_to_start,
             schedule_to_close=schedule_to_close,
             heartbeat=heartbeat,
-            priority=priority,
         )
         return type(self)(self.definition.with_options(options))
 
@@ -157,7 +153,6 @@ def _options(base: ActivityOptions, **given: Any) -> ActivityOptions:
         check_name(given["queue"], "a queue")
     if given["retry"] is not None and not isinstance(given["retry"], RetryPolicy):
         raise DefinitionError(f"activity options: retry is a RetryPolicy, not {given['retry']!r}")
-    given["priority"] = check_priority(given["priority"], "activity options")
     return base.changed(**given)
 
 
@@ -213,7 +208,6 @@ class ActivityFace:
         schedule_to_start: Duration | None = None,
         schedule_to_close: Duration | None = None,
         heartbeat: Duration | None = None,
-        priority: int | None = None,
     ) -> _Decorator: ...
     def defn(self, fn: Any = None, /, *, name: str | None = None, **given: Any) -> Any:
         """Make a function an activity; use it bare, or with options that hold wherever it is scheduled.

@@ -42,7 +42,6 @@ class StartOptions:
     conflict: Conflict = "fail"
     reuse: Reuse = "allow"
     request_key: str | None = None
-    priority: int | None = None
 
 
 class WorkflowRef(Generic[P, R_co]):
@@ -112,7 +111,6 @@ class Workflow:
         conflict: Conflict = "fail",
         reuse: Reuse = "allow",
         request_key: str | None = None,
-        priority: int | None = None,
     ) -> WorkflowRef[P, R]:
         """This workflow with options for one start.
 
@@ -125,7 +123,6 @@ class Workflow:
             its
                 last run did not complete) or ``reject``.
             request_key: makes the start idempotent: the same key has one effect.
-            priority: higher numbers are claimed first.
 
         Raises `InvalidInstanceId` for a bad id, `DefinitionError` for another bad option.
         """
@@ -136,7 +133,6 @@ class Workflow:
             conflict=cast("Conflict", _one_of(conflict, _CONFLICT, f"{where}: conflict")),
             reuse=cast("Reuse", _one_of(reuse, _REUSE, f"{where}: reuse")),
             request_key=None if request_key is None else check_name(request_key, "a request key"),
-            priority=check_priority(priority, where),
         )
         return WorkflowRef(cls, options)
 
@@ -148,15 +144,6 @@ def start_options(
     if isinstance(workflow, WorkflowRef):
         return workflow.definition, replace(workflow.start_options, **given)
     return workflow_definition(workflow), StartOptions(**given)
-
-
-def check_priority(priority: object, where: str) -> int | None:
-    """A priority that the store can hold, or `DefinitionError`."""
-    if priority is None:
-        return None
-    if isinstance(priority, bool) or not isinstance(priority, int) or not -1000 <= priority <= 1000:
-        raise DefinitionError(f"{where}: priority is an integer from -1000 to 1000, not {priority!r}")
-    return priority
 
 
 def _one_of(value: str, allowed: tuple[str, ...], what: str) -> str:

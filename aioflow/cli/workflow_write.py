@@ -47,9 +47,6 @@ __all__ = ["COMMANDS"]
     help="Whether the id of a closed instance may be taken.",
 )
 @click.option("--request-key", metavar="KEY", help="The same key has one effect, however often it is sent.")
-@click.option(
-    "--priority", type=click.IntRange(-1000, 1000), metavar="N", help="From -1000 to 1000; higher ones are taken first."
-)
 @click.option("--wait", is_flag=True, help="Wait for the result, and print it as `result` does.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="With --wait: exit code 5 when it takes longer.")
 @modules_option

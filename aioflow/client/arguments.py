@@ -29,13 +29,10 @@ def named(
     conflict: Conflict = "fail",
     reuse: Reuse = "allow",
     request_key: str | None = None,
-    priority: int | None = None,
 ) -> NamedWorkflow:
     """A workflow whose class is not at hand, with the options of ``Workflow.options``, to start by its name."""
     base: Any = Workflow
-    options = base.options(
-        id=id, queue=queue, conflict=conflict, reuse=reuse, request_key=request_key, priority=priority
-    ).start_options
+    options = base.options(id=id, queue=queue, conflict=conflict, reuse=reuse, request_key=request_key).start_options
     return NamedWorkflow(check_name(workflow, "a workflow"), options)
 
 

@@ -170,7 +170,6 @@ class Context:
                 schedule_to_start=options.schedule_to_start,
                 schedule_to_close=options.schedule_to_close,
                 heartbeat=options.heartbeat,
-                priority=options.priority,
             )
         )
         return future

@@ -38,7 +38,6 @@ class ActivityOptions:
     schedule_to_start: float | None = None
     schedule_to_close: float | None = None
     heartbeat: float | None = None
-    priority: int | None = None
 
     def changed(self, **given: Any) -> ActivityOptions:
         """A copy with those of ``given`` that are not None."""

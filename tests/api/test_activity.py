@@ -199,9 +199,7 @@ def test_a_function_that_is_no_activity() -> None:
 
 
 def test_commands_carry_all_options() -> None:
-    every = charge.options(
-        queue="q", schedule_to_start=1, schedule_to_close=2, start_to_close=3, heartbeat=4, priority=5
-    )
+    every = charge.options(queue="q", schedule_to_start=1, schedule_to_close=2, start_to_close=3, heartbeat=4)
 
     async def steps() -> None:
         await activity(every, 1)
@@ -209,7 +207,7 @@ def test_commands_carry_all_options() -> None:
     [event] = scheduled(run(steps)[1])
     told = (event.queue, event.schedule_to_start, event.schedule_to_close, event.start_to_close)
     assert told == ("q", 1.0, 2.0, 3.0)
-    assert (event.heartbeat, event.priority) == (4.0, 5)
+    assert (event.heartbeat, event.priority) == (4.0, None)
     assert set(ScheduleActivity.__dataclass_fields__) > set(every.definition.options.__dataclass_fields__)
 
 

@@ -78,13 +78,11 @@ def test_messages_have_options() -> None:
 
 
 def test_workflows_have_options() -> None:
-    ref = Order.options(id="o-1", queue="q", conflict="use_existing", reuse="reject", request_key="r", priority=3)
+    ref = Order.options(id="o-1", queue="q", conflict="use_existing", reuse="reject", request_key="r")
     assert isinstance(ref, WorkflowRef)
     definition, options = start_options(ref)
     assert definition.cls is Order
-    assert options == StartOptions(
-        id="o-1", queue="q", conflict="use_existing", reuse="reject", request_key="r", priority=3
-    )
+    assert options == StartOptions(id="o-1", queue="q", conflict="use_existing", reuse="reject", request_key="r")
     assert start_options(Special) == (Special.__workflow__, StartOptions())
     assert start_options(Order.options()) == (Order.__workflow__, StartOptions())
     assert "Order with" in repr(ref)
@@ -101,8 +99,6 @@ def test_workflows_have_options() -> None:
         ({"conflict": "replace"}, DefinitionError, "conflict is one of fail, use_existing, terminate_existing"),
         ({"reuse": None}, DefinitionError, "reuse is one of"),
         ({"request_key": ""}, DefinitionError, "a request key"),
-        ({"priority": "high"}, DefinitionError, "priority is an integer"),
-        ({"priority": 10**9}, DefinitionError, "priority is an integer"),
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], error: type[Exception], words: str) -> None:

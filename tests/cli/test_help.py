@@ -60,7 +60,6 @@ WRONG = [
     (["workflow", "start", "order", "--arg", "1", "--args", "[]"], "exclude each other"),
     (["workflow", "start", "order", "--args", '{"item": 1}'], "--module"),
     (["workflow", "start", "order", "--conflict", "ignore"], "ignore"),
-    (["workflow", "start", "order", "--priority", "5000"], "--priority"),
     (["workflow", "signal", "a"], "SIGNAL"),
     (["workflow", "query", "a", "state", "--run", "7"], "--run"),
     (["workflow", "list", "--limit", "0"], "--limit"),

@@ -49,7 +49,7 @@ async def test_a_class_no_worker_has_seen_is_accepted_and_visible_as_unserved(cl
 
 
 async def test_options_choose_id_and_queue(client: Client) -> None:
-    instance = await client.start(Double.options(id="a/ü 1", queue="other", priority=3), 1)
+    instance = await client.start(Double.options(id="a/ü 1", queue="other"), 1)
     assert (instance.id, (await instance.describe()).queue) == ("a/ü 1", "other")
 
 

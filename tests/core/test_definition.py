@@ -279,7 +279,6 @@ def test_methods_share_one_signature() -> None:
         (lambda: activity.defn(retry=3)(len), "retry is a RetryPolicy"),  # type: ignore[call-overload]
         (lambda: activity.defn(start_to_close=0)(len), "start_to_close must be more than zero"),
         (lambda: activity.defn(heartbeat="5s")(len), "heartbeat is a timedelta or a number"),  # type: ignore[call-overload]
-        (lambda: activity.defn(priority=1.5)(len), "priority is an integer"),  # type: ignore[call-overload]
         (lambda: activity.defn(queu="x")(len), "unknown option queu"),  # type: ignore[call-overload]
         (lambda: charge.options(start_to_close=-1), "start_to_close must be"),
     ],
