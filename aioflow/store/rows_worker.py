@@ -84,25 +84,6 @@ class Loaded:
     inbox: list[Record]
     timers: list[Record]
 
-    def inputs(self) -> list[Record]:
-        """Inbox and timers in the order in which they are applied.
-
-        ``RunStarted`` comes first (signals may have been sent to a reserved id before it). A timer takes its place
-        after the last input that was accepted before it was due; inputs are never sorted by time.
-        """
-        inbox = sorted(self.inbox, key=lambda record: record.kind != "RunStarted")
-        if not self.timers:
-            return inbox
-        before: list[list[Record]] = [[] for _ in range(len(inbox) + 1)]
-        for timer in self.timers:
-            place = max((i + 1 for i, r in enumerate(inbox) if r.at < timer.at or r.kind == "RunStarted"), default=0)
-            before[place].append(timer)
-        ordered = list(before[0])
-        for record, timers in zip(inbox, before[1:], strict=True):
-            ordered.append(record)
-            ordered += timers
-        return ordered
-
 
 class HistoryRef(NamedTuple):
     """Part of a history: events after ``after`` up to ``upto``."""

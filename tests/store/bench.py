@@ -12,10 +12,11 @@ from uuid import UUID
 import asyncpg
 
 from aioflow.core import events as ev
+from aioflow.core.decision import place
 from aioflow.core.events import Event, Record
 from aioflow.core.ids import IdSource
 from aioflow.core.keys import InstanceKey
-from aioflow.core.versions import encode
+from aioflow.core.versions import decode, encode
 from aioflow.store import rows
 from aioflow.store.store import Store
 from tests.support import eventually
@@ -61,6 +62,14 @@ def scheduled(new: rows.NewActivity) -> Record:
     return record(
         ev.ActivityScheduled(at=NOW, ref=new.ref, activity=new.activity, execution_id=new.execution_id, queue=new.queue)
     )
+
+
+def inputs(loaded: rows.Loaded) -> list[Record]:
+    """What was loaded in the order in which it is applied."""
+    timers = [event for event in map(decode, loaded.timers) if isinstance(event, ev.TimerFired)]
+    inbox = [event for event in map(decode, loaded.inbox) if isinstance(event, ev.Input)]
+    assert (len(timers), len(inbox)) == (len(loaded.timers), len(loaded.inbox))
+    return [encode(event) for event in place(inbox, timers)]
 
 
 class Bench:
@@ -116,7 +125,7 @@ class Bench:
     def decide(self, loaded: rows.Loaded, **options: Any) -> rows.Commit:
         """A commit that consumes what was loaded."""
         run = loaded.run
-        records = loaded.inputs() + options.pop("records", [])
+        records = inputs(loaded) + options.pop("records", [])
         records += [scheduled(new) for new in options.get("activities", [])]
         records += [record(ev.TimerStarted(at=NOW, ref=ref, due_at=due)) for ref, due in options.get("timers", [])]
         if (close := options.get("close")) is not None:

@@ -14,7 +14,7 @@ from aioflow.errors import DatabaseUnavailable
 from aioflow.store import rows
 from aioflow.store.pool import Database
 from aioflow.store.store import Store
-from tests.store.bench import NOW, Bench, activity, completed, ids, key, record, signalled
+from tests.store.bench import NOW, Bench, activity, completed, ids, inputs, key, record, signalled
 from tests.support import eventually
 
 INSTANCES = 12
@@ -92,7 +92,7 @@ class Chaos:
             self.note(outcome.status)
 
     def decide(self, loaded: rows.Loaded) -> rows.Commit:
-        records = loaded.inputs()
+        records = inputs(loaded)
         commit = rows.Commit(
             key=loaded.run.key, run_id=loaded.run.run_id, owner=loaded.run.owner, token=loaded.run.token,
             next_token=ids(), base_seq=loaded.next_seq, gen=loaded.gen, records=records,

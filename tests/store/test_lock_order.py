@@ -13,7 +13,7 @@ from aioflow.core import events as ev
 from aioflow.store import rows
 from aioflow.store.pool import Database
 from aioflow.store.store import Store
-from tests.store.bench import NOW, Bench, activity, completed, ids, record, scheduled, signalled, started
+from tests.store.bench import NOW, Bench, activity, completed, ids, inputs, record, scheduled, signalled, started
 from tests.support import eventually
 
 INSTANCES = [f"i{n}" for n in range(4)]
@@ -87,7 +87,7 @@ class Worker:
             await self.close_overdue()
 
     def decide(self, loaded: rows.Loaded) -> rows.Commit:
-        run, records = loaded.run, loaded.inputs()
+        run, records = loaded.run, inputs(loaded)
         commit = rows.Commit(
             key=run.key, run_id=run.run_id, owner=run.owner, token=run.token, next_token=ids(),
             base_seq=loaded.next_seq, gen=loaded.gen, records=records,

@@ -14,7 +14,7 @@ from aioflow.errors import DatabaseUnavailable, StoreError
 from aioflow.store import rows
 from aioflow.store.pool import Database
 from aioflow.store.store import Store
-from tests.store.bench import Bench, activity, ids, signalled
+from tests.store.bench import Bench, activity, ids, inputs, signalled
 from tests.support import eventually
 
 
@@ -98,7 +98,7 @@ async def test_start_signal_cancel_terminate_and_completion(bench: Bench, faults
     assert (outcome.outcome, outcome.again) == ("started", side == "after_send")
     sent = await bench.signal(key="k", digest=b"d")
     assert sent.outcome == ("accepted" if side == "before_send" else "duplicate")
-    assert [r.kind for r in (await bench.load(await bench.claim_one())).inputs()] == ["RunStarted", "SignalReceived"]
+    assert [r.kind for r in inputs(await bench.load(await bench.claim_one()))] == ["RunStarted", "SignalReceived"]
     await bench.conn.execute("update aioflow.instance_hot set owner = null, token = null, visible_at = now()")
     await bench.step(activities=[activity()])
     (attempt,) = await bench.claim_activities()
