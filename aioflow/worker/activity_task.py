@@ -151,8 +151,11 @@ class ActivityTasks:
     async def _give_back(self, row: ClaimedActivity) -> None:
         """Unfinished, without using up an attempt."""
         held = Attempt.address(row)
-        with suppress(StoreError):
+        try:
             (queue,) = await persist(lambda: self._store.release_activities([held]))
+        except StoreError:
+            self._session.doubt(row.token)
+        else:
             if queue is not None:
                 self._waker.activities_ready(queue, None)
 
@@ -166,9 +169,7 @@ class ActivityTasks:
             try:
                 await self._write(attempt, instead)
             except StoreError:
-                self._session.release_attempt_token(attempt.row.token)
-                with suppress(StoreError):
-                    await self._session.recover()  # the token is not known any more: it is given back by that
+                self._session.doubt(attempt.row.token)
 
     async def _write(self, attempt: Attempt, ending: Ending) -> None:
         row, retry = attempt.row, ending.retry

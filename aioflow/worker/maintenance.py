@@ -43,6 +43,7 @@ class Maintenance:
             group.start_soon(self._every, settings.lease_ttl / 4, self.reap)
             group.start_soon(self._every, settings.maintenance_interval, self.expire_activities)
             group.start_soon(self._every, settings.maintenance_interval, self.close_overdue)
+            group.start_soon(self._every, settings.maintenance_interval, self._session.reconcile)
             group.start_soon(self._every, settings.request_keep_interval, self.expire_requests)
 
     async def _every(self, interval: float, sweep: Callable[[], Awaitable[object]]) -> None:

@@ -71,6 +71,7 @@ class Session:
         self._epoch = 0
         self._run_tokens: Counter[UUID] = Counter()
         self._attempt_tokens: set[UUID] = set()
+        self._doubtful: set[UUID] = set()
         self._claiming_runs, self._claiming_activities = anyio.Lock(), anyio.Lock()
         self._workflows = sorted(profile.registry.workflows)
         self._activities = sorted(profile.registry.activities)
@@ -128,6 +129,17 @@ class Session:
     def release_attempt_token(self, token: UUID) -> None:
         """The attempt is not held any more."""
         self._attempt_tokens.discard(token)
+
+    def doubt(self, token: UUID) -> None:
+        """Something held by this token could not be given back; `reconcile` does it, once nothing else is by it."""
+        self._doubtful.add(token)
+
+    async def reconcile(self) -> None:
+        """Give back what is ours in the database and not known here. Raises `StoreError`: to be tried again."""
+        gone = {one for one in self._doubtful if one not in self._run_tokens and one not in self._attempt_tokens}
+        if gone:
+            await self.recover()
+            self._doubtful -= gone
 
     async def recover(self) -> None:
         """Give back what a claim may have taken whose answer was lost; claims wait meanwhile."""

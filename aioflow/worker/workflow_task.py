@@ -258,18 +258,18 @@ class WorkflowTasks:
             )
         try:
             await persist(lambda: self._store.release_runs(releases))
-            refused = False
         except StoreError:
-            refused = True
+            log.exception("release_refused", runs=len(releases))
+            for release in releases:
+                self._session.doubt(release.token)
         for (task, error), release in zip(failures, releases, strict=True):
             self._waker.run_due(task.claimed.queue, release.delay)
             if isinstance(error, StepTooLong):
                 task.execution = None  # its thread unwinds it
             self._discard(task)
             self._done(task, open_)
-        if refused:
-            with suppress(StoreError):
-                await self._session.recover()  # their tokens are not known any more: they are given back by that
+        with suppress(StoreError):  # else maintenance does it
+            await self._session.reconcile()
 
     def _discard(self, task: RunTask) -> None:
         if task.execution is not None:

@@ -23,6 +23,8 @@ from aioflow import (
     await_signal,
 )
 from aioflow.client import Client
+from aioflow.errors import StoreError
+from aioflow.store.activities import Activities
 from tests.support import eventually
 from tests.worker.conftest import worker
 
@@ -356,3 +358,25 @@ async def test_arguments_that_do_not_fit_fail_the_attempt(client: Client) -> Non
         with pytest.raises(WorkflowFailed) as caught:
             await instance.result()
     assert "takes_a_number" in str(caught.value)
+
+
+class Single(Workflow):
+    async def handle(self) -> int:
+        return await flaky(0)
+
+
+async def test_an_attempt_whose_outcome_is_refused_is_given_back(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("complete_activities", "retry_activities"):
+        write = getattr(Activities, name)
+
+        async def refuse(store: Activities, items: Any, write: Any = write) -> Any:
+            if len({info.attempt_id for info in seen.infos}) < 2:
+                raise StoreError("refused")
+            return await write(store, items)
+
+        monkeypatch.setattr(Activities, name, refuse)
+    async with worker(client, Single, flaky):
+        assert await (await client.start(Single)).result(timeout=20) == 1
+    assert [info.attempt for info in seen.infos] == [1, 1]

@@ -282,8 +282,10 @@ async def test_runs_are_given_back_also_when_the_release_is_refused(
         return await release(*args)
 
     monkeypatch.setattr(Tasks, "release_runs", refuse_once)
-    async with worker(client, Blocking):
-        instance = await client.start(Blocking)
+    instance = await client.start(Blocking)
+    others = [await client.start(Quiet) for _ in range(3)]
+    async with worker(client, Blocking, Quiet):  # all in one claim, so by one token
         await eventually(lambda: refused > 1)
+        assert [await one.result() for one in others] == [1] * 3
         monkeypatch.setattr(Blocking, "broken", False)
         assert await instance.result() == "ok"
