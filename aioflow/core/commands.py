@@ -43,9 +43,11 @@ class ScheduleActivity(Command):
 
     @property
     def name(self) -> str:
+        """The activity\'s name."""
         return self.activity
 
     def event(self, at: datetime) -> ev.ActivityScheduled:
+        """Recorded as `ActivityScheduled`."""
         return ev.ActivityScheduled(
             at=at,
             ref=self.ref,
@@ -67,6 +69,7 @@ class CancelActivity(Command):
     """Cancel an activity whose result nobody awaits any more."""
 
     def event(self, at: datetime) -> ev.ActivityCancelRequested:
+        """Recorded as `ActivityCancelRequested`."""
         return ev.ActivityCancelRequested(at=at, ref=self.ref)
 
 
@@ -77,6 +80,7 @@ class StartTimer(Command):
     due_at: datetime
 
     def event(self, at: datetime) -> ev.TimerStarted:
+        """Recorded as `TimerStarted`."""
         return ev.TimerStarted(at=at, ref=self.ref, due_at=self.due_at)
 
 
@@ -85,6 +89,7 @@ class CancelTimer(Command):
     """Forget a timer."""
 
     def event(self, at: datetime) -> ev.TimerCancelled:
+        """Recorded as `TimerCancelled`."""
         return ev.TimerCancelled(at=at, ref=self.ref)
 
 
@@ -96,6 +101,7 @@ class RecordSideEffect(Command):
     failed: bool = False
 
     def event(self, at: datetime) -> ev.SideEffectRecorded:
+        """Recorded as `SideEffectRecorded`."""
         return ev.SideEffectRecorded(at=at, ref=self.ref, payload=self.payload, failed=self.failed)
 
 
@@ -106,6 +112,7 @@ class CompleteRun(Command):
     payload: bytes
 
     def event(self, at: datetime) -> ev.RunCompleted:
+        """Recorded as `RunCompleted`."""
         return ev.RunCompleted(at=at, payload=self.payload)
 
 
@@ -117,6 +124,7 @@ class FailRun(Command):
     limit: str | None = None
 
     def event(self, at: datetime) -> ev.RunFailed:
+        """Recorded as `RunFailed`."""
         return ev.RunFailed(at=at, payload=self.payload, limit=self.limit)
 
 
@@ -127,4 +135,5 @@ class CancelRun(Command):
     reason: str | None = None
 
     def event(self, at: datetime) -> ev.RunCancelled:
+        """Recorded as `RunCancelled`."""
         return ev.RunCancelled(at=at, reason=self.reason)

@@ -5,8 +5,9 @@ to its code one at a time; *recorded* events note what the code decided while th
 *terminal* events close the run. Kinds that later features fill have their shape already, so that histories
 written today and tomorrow agree.
 
-Shapes only grow: a field is never renamed, retyped or removed, its default never changes. A change that old readers cannot bear is a new
-``VERSION`` together with an upcaster (`aioflow.core.versions`). Fields that hold their default are not stored.
+Shapes only grow: a field is never renamed, retyped or removed, its default never changes. A change that old readers
+cannot bear is a new ``VERSION`` together with an upcaster (`aioflow.core.versions`). Fields that hold their default are
+not stored.
 
 Shared fields: ``at`` (aware UTC; the time the event was accepted or decided), ``ref`` (the address of the command it
 belongs to, or the id of a message), ``payload`` (at most one value of the user, as an encoded frame).
@@ -86,7 +87,7 @@ class RunContinuedAsNew(Terminal):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTerminated(Forced):
-    """Closed from outside. ``origin``: ``terminate``, ``cancel_grace``, ``terminate_existing``, ``parent``, ``reset``."""
+    """Closed from outside by ``origin``: ``terminate``, ``cancel_grace``, ``terminate_existing``, ``parent``, ``reset``."""
 
     reason: str | None = None
     origin: str = "terminate"

@@ -21,5 +21,6 @@ class IdSource:
         self._clock, self._randomness, self._last = clock, randomness, 0
 
     def __call__(self) -> UUID:
+        """The next id."""
         self._last = max(self._last, int(self._clock() * 1000))
         return uuid7(self._last, self._randomness(10))

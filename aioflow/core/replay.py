@@ -126,9 +126,9 @@ class Execution:
                 running = self._end is None
                 self._step(context, event)
             # Messages come first when it is decided again, but never before the start.
-            if running and self._end is not None and not isinstance(event, (ev.RunStarted, *MESSAGES)):
-                if any(isinstance(one, MESSAGES) for one in inputs[position + 1 :]):
-                    return Decision(refused=True)
+            returned = running and self._end is not None and not isinstance(event, (ev.RunStarted, *MESSAGES))
+            if returned and any(isinstance(one, MESSAGES) for one in inputs[position + 1 :]):
+                return Decision(refused=True)
             issued = context.cut()
             for command in issued:
                 decision.take(command)

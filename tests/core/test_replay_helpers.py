@@ -175,7 +175,9 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and (one == other or (one != one and other != other))
 
 
-@pytest.mark.parametrize(("value", "hint"), VALUES, ids=[f"{n}-{type(row[0]).__name__}" for n, row in enumerate(VALUES)])
+@pytest.mark.parametrize(
+    ("value", "hint"), VALUES, ids=[f"{n}-{type(row[0]).__name__}" for n, row in enumerate(VALUES)]
+)
 def test_a_value_is_the_same_behind_an_activity_a_side_effect_and_a_signal(value: Any, hint: Any) -> None:
     async def echo(x: Any) -> Any:
         return x

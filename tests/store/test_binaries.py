@@ -34,9 +34,7 @@ async def test_the_second_wheel_is_the_fallback(short_tmp: Path, monkeypatch: py
         assert (await server_version(server.dsn)).startswith(f"{server.binaries.major}.")
 
 
-def test_a_wheel_that_does_not_run_here_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wheel_that_does_not_run_here_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = tmp_path / "broken_wheel"
     (broken / "bin").mkdir(parents=True)
     (broken / "__init__.py").touch()
