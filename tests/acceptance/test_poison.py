@@ -33,12 +33,12 @@ def workers(database: str, tmp_path: Path) -> Iterator[Workers]:
 
 async def supervise(workers: Workers, done: Callable[[], Awaitable[bool]]) -> tuple[int, subprocess.Popen[bytes]]:
     """Restart the worker whenever it dies, until ``done``; how often it died, and the one that lives."""
-    deaths, process = 0, workers.start()
+    deaths, process = 0, workers.start(AIOFLOW_TEST_QUARANTINE_AFTER="3")
 
     async def check() -> bool:
         nonlocal deaths, process
         if process.poll() is not None:
-            deaths, process = deaths + 1, workers.start()
+            deaths, process = deaths + 1, workers.start(AIOFLOW_TEST_QUARANTINE_AFTER="3")
         return await done()
 
     await eventually(check, within=90)

@@ -105,8 +105,7 @@ async def test_sigterm_while_it_starts(workers: Workers) -> None:
 async def test_three_workers_killed_at_random_lose_nothing(client: Client, workers: Workers, database: str) -> None:
     chance = random.Random(7)  # repeatable chaos
     workers.open()
-    unlucky = {"AIOFLOW_TEST_QUARANTINE_AFTER": "1000"}  # whoever is hit by chance three times
-    living = [workers.start(**unlucky) for _ in range(3)]
+    living = [workers.start() for _ in range(3)]
     names = [f"step-{n}" for n in range(3)]
     instances = await asyncio.gather(*(client.start(Chain.options(id=f"i{n}"), names) for n in range(RUNS)))
     closed = "select count(*) from aioflow.run where status = 'completed'"
@@ -119,7 +118,7 @@ async def test_three_workers_killed_at_random_lose_nothing(client: Client, worke
             victim = chance.randrange(len(living))
             living[victim].kill()
             living[victim].wait()
-            living[victim] = workers.start(**unlucky)
+            living[victim] = workers.start()
         results = await asyncio.gather(*(one.result(timeout=120) for one in instances))
         assert results == [names] * RUNS
         outcomes = "select count(*) from aioflow.history where kind = 'ActivityCompleted'"
