@@ -43,7 +43,7 @@ class ScheduleActivity(Command):
 
     @property
     def name(self) -> str:
-        """The activity\'s name."""
+        """Name of the activity."""
         return self.activity
 
     def event(self, at: datetime) -> ev.ActivityScheduled:

@@ -87,7 +87,7 @@ class RunContinuedAsNew(Terminal):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTerminated(Forced):
-    """Closed from outside by ``origin``: ``terminate``, ``cancel_grace``, ``terminate_existing``, ``parent``, ``reset``."""
+    """Closed by ``origin``: ``terminate``, ``cancel_grace``, ``terminate_existing``, ``parent``, ``reset``."""
 
     reason: str | None = None
     origin: str = "terminate"
