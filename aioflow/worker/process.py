@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Final
@@ -21,6 +22,7 @@ __all__ = ["run", "serve"]
 
 log = get_logger("aioflow.worker")
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_LINGER: Final = 1.0  # seconds
 
 
 def run(make: Callable[[], Worker]) -> int:
@@ -31,10 +33,21 @@ def run(make: Callable[[], Worker]) -> int:
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve(make))
-    if any(not one.daemon and one is not threading.main_thread() for one in threading.enumerate()):
+    if _threads_left():
         # Threads of activities that did not end in time: their work was given back, nobody waits for them.
         _leave(0)
     return 0
+
+
+def _threads_left() -> bool:
+    """Whether threads would keep the interpreter from ending; idle ones of a pool get a moment to end by themselves."""
+    deadline = time.monotonic() + _LINGER
+    for one in threading.enumerate():
+        if not one.daemon and one is not threading.main_thread():
+            one.join(max(0.0, deadline - time.monotonic()))
+            if one.is_alive():
+                return True
+    return False
 
 
 async def serve(make: Callable[[], Worker]) -> None:

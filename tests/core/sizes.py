@@ -13,7 +13,12 @@ PROGRAMS = int(os.environ.get("AIOFLOW_TEST_PROGRAMS", "0"))
 
 
 def sized(examples: int) -> Callable[[Any], Any]:
-    """Settings of a property over random programs that usually takes this many."""
+    """A property over random programs that usually takes this many."""
+    return sized_settings(examples)
+
+
+def sized_settings(examples: int) -> settings:
+    """The settings of such a property."""
     return settings(
         max_examples=PROGRAMS or examples,
         derandomize=not PROGRAMS,
