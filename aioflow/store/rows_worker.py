@@ -173,7 +173,8 @@ class CommitOutcome(NamedTuple):
 class ReleaseRun:
     """Give a run back, claimable after ``delay`` seconds. ``uncount``: the claim is not counted as an attempt.
 
-    ``alive``: its code ran to an end, so it does not kill workers and crashes before are forgotten.
+    ``alive``: its code ran to an end, so it does not kill workers and crashes before are forgotten. ``harmful``: it
+    held up the worker, which counts as one.
     """
 
     key: InstanceKey
@@ -183,6 +184,7 @@ class ReleaseRun:
     blocked_reason: str | None = None
     uncount: bool = False
     alive: bool = False
+    harmful: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

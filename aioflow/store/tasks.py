@@ -177,7 +177,7 @@ class Tasks:
             for r in rows
         ]
 
-    async def release_runs(self, releases: Sequence[ReleaseRun]) -> list[str | None]:
+    async def release_runs(self, releases: Sequence[ReleaseRun], quarantine_after: int = 5) -> list[str | None]:
         """Give runs back, now or after a back-off. Returns the queue of each; None: it was not held any more."""
         rows = await self._db.fetch(
             sql("release_runs"),
@@ -190,6 +190,8 @@ class Tasks:
             [r.blocked_reason for r in releases],
             [r.uncount for r in releases],
             [r.alive for r in releases],
+            [r.harmful for r in releases],
+            quarantine_after,
             point="release_runs",
             shield=True,
         )

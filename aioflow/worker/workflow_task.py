@@ -245,6 +245,7 @@ class WorkflowTasks:
                     delay=delay,
                     blocked_reason=_reason(error),
                     alive=not isinstance(error, (StoreError, StepTooLong)),
+                    harmful=isinstance(error, StepTooLong),
                 )
             )
             told = {"expected": error.expected, "found": error.found} if isinstance(error, NondeterminismError) else {}
@@ -257,7 +258,7 @@ class WorkflowTasks:
                 **told,
             )
         try:
-            await persist(lambda: self._store.release_runs(releases))
+            await persist(lambda: self._store.release_runs(releases, self._settings.quarantine_after))
         except StoreError:
             log.exception("release_refused", runs=len(releases))
             for release in releases:

@@ -211,3 +211,18 @@ async def test_a_new_run_of_the_instance_is_innocent(mortuary: Mortuary) -> None
         await mortuary.die()
     assert (await mortuary.bench.start("run", conflict="terminate_existing")).outcome == "started"
     assert (await mortuary.lanes())["run"] == (0, 0)
+
+
+async def test_code_that_holds_up_its_worker_again_and_again_is_set_aside(mortuary: Mortuary) -> None:
+    bench = mortuary.bench
+    for harm in range(1, 6):
+        run = (await mortuary.claim(suspects=harm > 2))["run"]
+        release = rows.ReleaseRun(key=run.key, owner=run.owner, token=run.token, blocked_reason="slow", harmful=True)
+        assert await bench.store.release_runs([release]) == ["q"]
+        assert (await mortuary.lanes())["run"] == (harm, 2 if harm == 5 else 1 if harm >= 2 else 0)
+    told = await bench.store.describe(key("run"))
+    assert told is not None
+    assert (told.open, told.quarantined, told.blocked_reason) == (True, True, "quarantined after 5 tries: slow")
+    for suspects in (False, True):
+        assert "run" not in await mortuary.claim(suspects=suspects)
+    await bench.healthy()

@@ -224,6 +224,24 @@ async def test_a_workflow_that_blocks_is_set_aside_and_named(client: Client, sql
         released.set()
 
 
+async def test_a_workflow_that_always_blocks_is_quarantined(client: Client, sql: asyncpg.Connection[Any]) -> None:
+    settings = dataclasses.replace(QUICK, step_limit=0.1, abandoned_threads=50, quarantine_after=3)
+    released.clear()
+    try:
+        async with worker(client, Busy, Quiet, settings=settings):
+            busy = await client.start(Busy)
+            await eventually(lambda: sql.fetchval("select isolation = 2 from aioflow.instance_hot"))
+            told = await busy.describe()
+            assert told.quarantined
+            assert "Busy.handle" in (told.blocked_reason or "")
+            assert await (await client.start(Quiet)).result() == 1
+            released.set()
+            await client.release(busy.id)
+            assert await busy.result() == "free"
+    finally:
+        released.set()
+
+
 async def test_a_worker_that_lost_too_many_threads_gives_up(client: Client) -> None:
     settings = dataclasses.replace(QUICK, step_limit=0.1, abandoned_threads=1)
     released.clear()
