@@ -16,7 +16,7 @@ def current() -> Context | None:
     """The context of the workflow that is running in this thread, None outside of one."""
     loop = _get_running_loop()
     if type(loop) is WorkflowLoop:
-        return cast("Context", loop._host)  # the context is the host of its loop
+        return cast("Context", loop.host)  # the context is the host of its loop
     return None
 
 

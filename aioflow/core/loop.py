@@ -64,7 +64,7 @@ class WorkflowLoop(RefusingLoop):
     """Deterministic loop of one run. Not thread safe; it may move between threads while it is not entered.
 
     ``run_key`` seeds the hashes of tasks and futures, so that they are equal in every process and differ
-    between runs.
+    between runs. ``host`` is the run that it belongs to.
     """
 
     def __init__(self, run_key: bytes, host: LoopHost) -> None:
@@ -72,7 +72,7 @@ class WorkflowLoop(RefusingLoop):
         self.active: Task[Any] | None = None
         self.progress = 0
         self.unguarded = 0
-        self._host = host
+        self.host = host
         self._now = 0.0
         self._sequence = int.from_bytes(blake2b(run_key, digest_size=7).digest(), "big")
         self._branch = self.root
@@ -147,7 +147,7 @@ class WorkflowLoop(RefusingLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Hand the context to the host to log; silent once sealed."""
         if not self._sealed:
-            self._host.callback_failed(context)
+            self.host.callback_failed(context)
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         """The same as ``call_exception_handler``."""
@@ -242,7 +242,7 @@ class WorkflowLoop(RefusingLoop):
         handle = Handle(callback, args, context, branch, when)
         if when != math.inf:
             ref = branch.command_id("t")
-            self._host.timer_started(ref, when)  # may refuse
+            self.host.timer_started(ref, when)  # may refuse
             handle.ref = ref
             handle.release = self._release_timer
             self._timers[ref] = handle
@@ -283,7 +283,7 @@ class WorkflowLoop(RefusingLoop):
     def _release_timer(self, ref: str) -> None:
         if self._timers.pop(ref, None) is not None and not self._sealed:
             self.progress += 1
-            self._host.timer_cancelled(ref)
+            self.host.timer_cancelled(ref)
 
     def add_condition(self, predicate: Callable[[], bool]) -> Future[bool]:
         """A future that turns true when the predicate does, looked at whenever the run is quiet.

@@ -94,7 +94,7 @@ class Driven:
 
 
 def current() -> Driven:
-    host = asyncio.get_running_loop()._host  # type: ignore[attr-defined]
+    host = asyncio.get_running_loop().host  # type: ignore[attr-defined]  # the loop is ours
     assert isinstance(host, Driven)
     return host
 

@@ -173,7 +173,7 @@ def test_a_signal_for_a_waiter_that_is_cancelled_meanwhile_goes_to_the_next() ->
             task = asyncio.create_task(await_signal("x"))
             await asyncio.sleep(0)
             context: Any = asyncio.get_running_loop()
-            context._host.deliver("x", encode_value([7], list))  # delivered, and cancelled before it wakes
+            context.host.deliver("x", encode_value([7], list))  # delivered, and cancelled before it wakes
             task.cancel()
             await asyncio.wait([task])
             return [task.cancelled(), await await_signal("x")]
