@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import asyncpg
+import pytest
 
 from aioflow.store import rows
 from aioflow.store.instances import _base, _keys
@@ -124,6 +125,31 @@ async def test_a_result_still_refuses_the_close_of_a_sealed_run(bench: Bench) ->
     assert outcome.status == "refused"
     (outcome,) = await bench.store.commit([bench.decide(await bench.load(run), close="completed")])
     assert outcome.status == "ok"
+    await bench.healthy()
+
+
+@pytest.mark.parametrize("how", ["blocked", "drained", "lost", "dead"])
+async def test_a_sealed_run_that_nobody_holds_takes_signals(bench: Bench, how: str) -> None:
+    await bench.start()
+    run = await bench.claim_one()
+    for _ in range(3):
+        loaded = await bench.load(run)
+        await bench.signal()
+        await bench.store.commit([bench.decide(loaded, close="completed")])
+    assert (await bench.signal()).outcome == "closing"
+    if how == "lost":
+        await bench.store.bump_epoch(bench.worker)
+        await bench.store.release_unknown(bench.worker, [], [])
+    elif how == "dead":
+        await later(bench.conn, 3600)
+        await bench.store.reap(0.0)
+    else:
+        reason = "no code fits" if how == "blocked" else None
+        await bench.store.release_runs(
+            [rows.ReleaseRun(key=key(), owner=bench.worker, token=run.token, blocked_reason=reason)]
+        )
+    assert (await bench.signal()).outcome == "accepted"
+    assert (await bench.hot())["refused"] == 0
     await bench.healthy()
 
 

@@ -1,4 +1,4 @@
--- Release runs of dead workers. Always arms them. The claim stays counted as an attempt unless the worker said
+-- Release runs of dead workers. Always arms them, and lifts a seal. The claim stays counted as an attempt unless the worker said
 -- good-bye; the death counts as a crash of those to blame. After two a run is a suspect, after $3 in all it is quarantined and says why.
 -- $1 workers, $2 limit, $3 crashes that make a quarantine
 -- Returns: a row per run released, with its crashes and isolation. Locks: hot rows in key order.
@@ -17,7 +17,7 @@ with mine as materialized (
     from mine m
 )
 update aioflow.instance_hot h
-   set owner = null, token = null, visible_at = aioflow.clock(), crashes = j.total, isolation = j.verdict,
+   set owner = null, token = null, visible_at = aioflow.clock(), sealed = false, refused = 0, crashes = j.total, isolation = j.verdict,
        attempt = greatest(0, h.attempt - j.goodbye),
        blocked_reason = case when j.verdict = 2 and j.crash = 1
                              then format('quarantined: %s workers in a row died while they ran it', j.total)

@@ -1,4 +1,5 @@
--- Give runs back. Always arms them (now or after a back-off), whatever their generations are.
+-- Give runs back. Always arms them (now or after a back-off), whatever their generations are. A seal is lifted: while
+-- nobody runs its code it is not about to close, and senders must get through.
 -- $1.. arrays: shard, namespace, instance id, owner, token, delay in seconds, blocked reason, uncount (the claim
 -- is not counted as an attempt), alive (its code ran to an end: not a suspect any more), harmful (it held up the
 -- worker: counts like a death, so it is tried alone and at last quarantined). $11: how many make a quarantine
@@ -18,6 +19,7 @@ with item as materialized (
 )
 update aioflow.instance_hot h
    set owner = null, token = null, visible_at = aioflow.clock() + make_interval(secs => i.delay),
+       sealed = false, refused = 0,
        attempt = greatest(0, h.attempt - case when i.uncount then 1 else 0 end),
        blocked_reason = case when i.harmful and l.crashes >= $11::integer
                              then format('quarantined after %s tries: %s', l.crashes, i.reason) else i.reason end,

@@ -1,4 +1,4 @@
--- Release runs that a worker owns and does not know (the answer of a claim was lost). After worker_epoch only.
+-- Release runs that a worker owns and does not know (the answer of a claim was lost). After worker_epoch only. A seal is lifted.
 -- $1 worker, $2 tokens it knows. Returns: queues. Locks: hot rows in key order.
 with mine as materialized (
   select h.shard, h.namespace, h.instance_id
@@ -8,7 +8,8 @@ with mine as materialized (
      for no key update
 )
 update aioflow.instance_hot h
-   set owner = null, token = null, visible_at = aioflow.clock(), attempt = greatest(0, h.attempt - 1)
+   set owner = null, token = null, visible_at = aioflow.clock(), sealed = false, refused = 0,
+       attempt = greatest(0, h.attempt - 1)
   from mine m
  where (h.shard, h.namespace, h.instance_id) = (m.shard, m.namespace, m.instance_id)
 returning h.queue
