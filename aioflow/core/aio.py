@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Coroutine, Iterable
 from typing import Any, Final, TypeVar, cast, final
 
 from aioflow.core.divert import Diversion
-from aioflow.core.groups import group_create_task, group_enter, group_exit, timeout_exit
+from aioflow.core.groups import group_create_task, group_enter, group_exit, timeout_enter, timeout_exit
 from aioflow.core.locks import condition_notify, condition_wait, semaphore_acquire, semaphore_release
 from aioflow.core.loop import WorkflowLoop
 from aioflow.core.private import get_running_loop_or_none, verify_private_names
@@ -265,6 +265,7 @@ _DIVERSIONS: Final = (
     Diversion(asyncio.TaskGroup, "__aenter__", group_enter),
     Diversion(asyncio.TaskGroup, "__aexit__", group_exit),
     Diversion(asyncio.TaskGroup, "create_task", group_create_task),
+    Diversion(asyncio.Timeout, "__aenter__", timeout_enter),
     Diversion(asyncio.Timeout, "__aexit__", timeout_exit),
     Diversion(asyncio.Condition, "wait", condition_wait),
     Diversion(asyncio.Condition, "notify", condition_notify),

@@ -16,7 +16,7 @@ from typing import Any
 
 from aioflow.core.ordered import OrderedSet
 
-__all__ = ["group_create_task", "group_enter", "group_exit", "timeout_exit"]
+__all__ = ["group_create_task", "group_enter", "group_exit", "timeout_enter", "timeout_exit"]
 
 
 async def group_enter(self: Any) -> Any:
@@ -102,6 +102,21 @@ async def _group_members(group: Any, cancellation: BaseException | None) -> Base
                 group._abort()
         group._on_completed_fut = None
     return cancellation
+
+
+async def timeout_enter(self: Any) -> Any:
+    """``Timeout.__aenter__``; the first releases of 3.11 do not note how often the task was cancelled before."""
+    state = timeouts._State  # type: ignore[attr-defined]  # typeshed hides it; verify_private_names() looks for it
+    if self._state is not state.CREATED:
+        raise RuntimeError("Timeout has already been entered")
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("Timeout should be used inside a task")
+    self._state = state.ENTERED
+    self._task = task
+    self._cancelling = task.cancelling()
+    self.reschedule(self._when)
+    return self
 
 
 async def timeout_exit(

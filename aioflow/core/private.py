@@ -27,7 +27,7 @@ _ATTRIBUTES: Final[tuple[tuple[str, object, tuple[str, ...]], ...]] = (
         ("_asyncio_future_blocking", "_make_cancelled_error", "_log_traceback"),
     ),
     ("asyncio.TaskGroup", asyncio.TaskGroup, ("_abort", "_on_task_done", "_is_base_error")),
-    ("asyncio.Timeout", asyncio.Timeout, ("_on_timeout",)),
+    ("asyncio.Timeout", asyncio.Timeout, ("_on_timeout", "reschedule")),
     ("asyncio.timeouts", timeouts, ("_State",)),
     ("asyncio.mixins._LoopBoundMixin", getattr(mixins, "_LoopBoundMixin", None), ("_get_loop", "_loop")),
 )
@@ -40,6 +40,7 @@ _FUNCTIONS: Final[tuple[tuple[object, str], ...]] = (
     (asyncio.TaskGroup, "__aenter__"),
     (asyncio.TaskGroup, "__aexit__"),
     (asyncio.TaskGroup, "create_task"),
+    (asyncio.Timeout, "__aenter__"),
     (asyncio.Timeout, "__aexit__"),
     (asyncio.Condition, "wait"),
     (asyncio.Condition, "notify"),
