@@ -49,7 +49,8 @@ class Instance(Generic[R_co]):
         """Wait for the result, following continued runs; decoded by the workflow's hint when its class is known.
 
         Raises `WorkflowFailed`, `WorkflowCancelled`, `WorkflowTerminated`, `WorkflowTimedOut` with causes;
-        `ResultTimeout` when ``timeout`` (seconds or ``timedelta``) runs out, which leaves the run alone;
+        `ResultTimeout` when ``timeout`` (seconds or ``timedelta``) runs out, which leaves the run alone; with 0 the
+        database is asked once;
         `InstanceNotFound`, `DecodeError`, `ClientClosed`.
         """
         self._session.require_open()

@@ -94,6 +94,16 @@ class Results:
         finally:
             self._forget(waiter)
 
+    async def look(self, key: InstanceKey, run_id: UUID | None) -> ResultRow | None:
+        """What `wait` gives if it is there already, else None. Raises `InstanceNotFound`, `StoreError`."""
+        while True:
+            (row,) = await self._read([InstanceRef(key, run_id)])
+            if row is None:
+                raise _not_found(key, run_id)
+            if row.status != "continued_as_new":
+                return None if row.status in OPEN else row
+            run_id = _next(row)
+
     def closed_runs(self, run_ids: Iterable[UUID]) -> None:
         """These runs are said to be closed: ask for them now, and for whoever does not know its run yet."""
         for run_id in (*run_ids, None):
@@ -151,12 +161,9 @@ class Results:
 
     def _answer(self, waiter: _Waiter, row: ResultRow | None) -> None:
         if row is None:
-            what = f"run {waiter.run_id} of instance" if waiter.run_id else "instance"
-            _fail(waiter, InstanceNotFound(f"there is no {what} {waiter.key.instance_id!r}"))
+            _fail(waiter, _not_found(waiter.key, waiter.run_id))
         elif row.status == "continued_as_new":
-            event = decode(row.record) if row.record is not None else None
-            assert isinstance(event, RunContinuedAsNew)
-            self._point(waiter, event.next_run_id)
+            self._point(waiter, _next(row))
             self._make_due(waiter)
         elif row.status in OPEN:
             self._point(waiter, row.run_id)
@@ -211,6 +218,18 @@ class Results:
         self._unlist(waiter)
         if waiter.timer is not None:
             waiter.timer.cancel()
+
+
+def _next(row: ResultRow) -> UUID:
+    """The run that follows one that continued as new."""
+    event = decode(row.record) if row.record is not None else None
+    assert isinstance(event, RunContinuedAsNew)
+    return event.next_run_id
+
+
+def _not_found(key: InstanceKey, run_id: UUID | None) -> InstanceNotFound:
+    what = f"run {run_id} of instance" if run_id else "instance"
+    return InstanceNotFound(f"there is no {what} {key.instance_id!r}")
 
 
 def _fail(waiter: _Waiter, error: BaseException) -> None:

@@ -117,6 +117,10 @@ class Session:
             await self._listener.__aenter__()
         return await self._results.wait(key, run_id)
 
+    async def result_so_far(self, key: InstanceKey, run_id: UUID | None) -> ResultRow | None:
+        """The end of a chain of runs if it has come, else None; asks and does not wait."""
+        return await self._results.look(key, run_id)
+
     def _hearing(self) -> bool:
         return self._listener is not None and self._listener.listening
 

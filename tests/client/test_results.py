@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -272,6 +272,33 @@ async def test_a_time_limit_leaves_the_run(client: Client, runs: Runs) -> None:
     assert await instance.result(timeout=30) == 2
     with pytest.raises(ValueError, match="timeout"):
         await instance.result(timeout=-1)
+
+
+async def test_no_time_at_all_asks_once(client: Client, runs: Runs) -> None:
+    with pytest.raises(InstanceNotFound):
+        await client.instance("nobody").result(timeout=0)
+    reserved = await client.reserve(Double.options(id="later"))
+    with pytest.raises(ResultTimeout, match="still open"):
+        await reserved.instance.result(timeout=0)
+    instance, failing = await client.start(Double, 1), await client.start(Failing, "k")
+    await runs.settle()
+    assert await instance.result(timeout=0) == 2
+    assert await client.instance(instance.id, Double).result(timedelta(0)) == 2
+    with pytest.raises(WorkflowFailed):
+        await failing.result(timeout=0)
+
+
+async def test_a_look_follows_continued_runs() -> None:
+    table = Table()
+    results = made(table)
+    first, second = table.open(1), table.open(2)
+    table.close(first, ev.RunContinuedAsNew(at=AT, next_run_id=second, payload=b"\x01[]"))
+    assert await results.look(key(), first) is None
+    table.close(second)
+    found = await results.look(key(), first)
+    assert found is not None
+    assert found.run_id == second
+    await results.close()
 
 
 async def test_closing_the_client_wakes_who_waits(database: str) -> None:
