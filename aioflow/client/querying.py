@@ -123,7 +123,7 @@ def _replay_and_ask(
         return execution.query(name, payload)
     except (UnknownQuery, DecodeError, NondeterminismError):
         raise
-    except Exception as exc:
+    except BaseException as exc:  # SystemExit too: a handler does not end the process that asks
         raise QueryFailed(f"query {name} of {definition.name} raised {type(exc).__name__}: {exc}") from exc
     finally:
         execution.evict()

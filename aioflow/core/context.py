@@ -239,7 +239,9 @@ class Context:
             return encode_value(value, hint, limit=self.limits.payload), False
         except NotDurable as exc:
             self.fail_task(exc)
-        except Exception as exc:
+        except Sealed:
+            raise
+        except BaseException as exc:  # on replay nothing would raise it again
             return Failure.of(exc).to_payload(), True
 
     def _unmade(self, payload: bytes) -> Exception:

@@ -39,7 +39,7 @@ class Generators:
                 continue
             try:
                 await agen.aclose()
-            except Exception as error:
+            except (Exception, SystemExit, KeyboardInterrupt) as error:
                 message = f"an error occurred while closing asynchronous generator {agen.__qualname__}"
                 failed({"message": message, "exception": error, "asyncgen": agen})
 

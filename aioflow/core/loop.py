@@ -12,7 +12,6 @@ the commands::
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Mapping
@@ -85,9 +84,7 @@ class WorkflowLoop(RefusingLoop):
         self._parking = Parking()
         self._misuse: NotDurable | None = None
         self.entered_by: int | None = None
-        self._draining = False
-        self._sealed = False
-        self._evicted = False
+        self._draining = self._sealed = self._evicted = False
 
     def __repr__(self) -> str:
         state = "evicted" if self._evicted else "sealed" if self._sealed else "open"
@@ -338,7 +335,9 @@ class WorkflowLoop(RefusingLoop):
             self._branch = handle.branch
             try:
                 handle.context.run(callback, *handle.args)
-            except (Exception, asyncio.CancelledError, SystemExit) as error:
+            except Sealed:
+                raise
+            except BaseException as error:  # whatever it is, workflow code does not end its worker
                 message = f"Exception in callback {handle!r}"
                 self.call_exception_handler({"message": message, "exception": error, "handle": handle})
         self._branch = self.root

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, final
 
 from aioflow.core.branch import Branch
 from aioflow.core.private import get_running_loop_or_none, set_running_loop
-from aioflow.core.tasks import Future
+from aioflow.core.tasks import Future, Sealed
 
 if TYPE_CHECKING:
     from aioflow.core.loop import WorkflowLoop
@@ -34,7 +34,9 @@ class Condition:
         """Try the predicate once; whether the future is done after it."""
         try:
             holds = bool(self.context.run(self.predicate))
-        except Exception as error:
+        except Sealed:
+            raise
+        except BaseException as error:
             self.future.set_exception(error)
             return True
         if holds and not self.future.done():

@@ -106,8 +106,8 @@ else:
 class Task(_TaskBase[T_co]):
     """A branch that runs: CPython 3.13's task, outside asyncio's registry, knowing its branch.
 
-    One deliberate difference: ``SystemExit`` is kept as the outcome of the task and does not leave the
-    loop, because workflow code has no say in when a worker exits.
+    One deliberate difference: ``SystemExit`` and ``KeyboardInterrupt`` are kept as the outcome of the task and do
+    not leave the loop, because workflow code has no say in when a worker exits.
     """
 
     __slots__ = (
@@ -290,9 +290,6 @@ class Task(_TaskBase[T_co]):
         except CancelledError as cancelled:
             self._cancelled_exc = cancelled
             base.cancel()
-        except KeyboardInterrupt as interrupt:
-            base.set_exception(interrupt)
-            raise
         except BaseException as error:
             base.set_exception(error)
         else:

@@ -55,6 +55,10 @@ class Effects(Base):
         while time.monotonic() < end:
             pass
 
+    @query
+    def leave(self, how: str) -> None:
+        raise {"exit": SystemExit(3), "interrupt": KeyboardInterrupt()}[how]
+
     async def handle(self) -> str:
         await side_effect(called)
         await asyncio.sleep(3600)
@@ -110,6 +114,15 @@ async def test_a_query_that_takes_too_long_is_given_up(client: Client, store: An
     with pytest.raises(QueryFailed, match=r"within 0\.05 s"):
         await instance.query(Effects.hang.options(timeout=0.05))
     assert (await instance.query(Effects.thread))[0] == 0
+
+
+@pytest.mark.parametrize("how", ["exit", "interrupt"])
+async def test_a_query_does_not_end_the_process_that_asks(client: Client, store: Any, how: str) -> None:
+    runs = await Runs(store, Effects).register()
+    await client.start(Effects.options(id="a"))
+    await runs.settle()
+    with pytest.raises(QueryFailed, match=r"leave of Effects raised"):
+        await client.query("a", Effects.leave, how)
 
 
 async def test_a_run_that_lags_answers_stale(client: Client, runs: Runs) -> None:

@@ -127,17 +127,22 @@ def test_timers_without_a_command() -> None:
     run.close()
 
 
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
 def test_callback_errors_go_to_the_host() -> None:
     async def main() -> str:
         loop = asyncio.get_running_loop()
         loop.call_soon(lambda: 1 / 0)
         loop.call_soon(sys.exit)
+        loop.call_soon(interrupt)
         await asyncio.sleep(0)
         return "unharmed"
 
     run = Driven(main)
     assert run.task.result() == "unharmed"
-    assert [type(one["exception"]) for one in run.failures] == [ZeroDivisionError, SystemExit]
+    assert [type(one["exception"]) for one in run.failures] == [ZeroDivisionError, SystemExit, KeyboardInterrupt]
     assert "Exception in callback <Handle" in run.failures[0]["message"]
     run.close()
 

@@ -57,6 +57,10 @@ def replayed(driver: Driver) -> Driver:
     return driver
 
 
+def interrupted() -> None:
+    raise KeyboardInterrupt("mine")
+
+
 def test_a_side_effect_runs_once() -> None:
     calls: list[int] = []
 
@@ -74,6 +78,8 @@ def test_a_side_effect_runs_once() -> None:
     ("make", "hint", "kind", "said"),
     [
         (lambda: {}["x"], Any, RemoteError, "KeyError: 'x'"),
+        (lambda: sys.exit(3), Any, RemoteError, "SystemExit: 3"),
+        (interrupted, Any, RemoteError, "KeyboardInterrupt: mine"),
         (object, Any, EncodeError, None),
         (lambda: "text", int, EncodeError, None),
         (lambda: "x" * 3_000_000, str, PayloadTooLarge, None),

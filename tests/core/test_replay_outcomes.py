@@ -19,6 +19,8 @@ from aioflow import (
     RemoteError,
     Workflow,
     activity,
+    await_signal,
+    signal,
 )
 from aioflow.core import events as ev
 from aioflow.core.failure import Failure
@@ -116,14 +118,41 @@ async def stepped() -> Any:
         (NeedsKeywords(code=1, why="x"), "NeedsKeywords", "x (1)"),
         (ApplicationError("mine", type="Declined", details={"a": [1, None]}), "Declined", "mine"),
         (ExceptionGroup("many", [ValueError("a"), KeyError("b")]), "ExceptionGroup", "many"),
+        (SystemExit(3), "SystemExit", "3"),
+        (KeyboardInterrupt("mine"), "KeyboardInterrupt", "mine"),
+        (BaseExceptionGroup("many", [KeyboardInterrupt()]), "BaseExceptionGroup", "many"),
     ],
 )
-def test_a_failed_run_tells_its_exception_as_data(error: Exception, type_: str, message: str) -> None:
+def test_a_failed_run_tells_its_exception_as_data(error: BaseException, type_: str, message: str) -> None:
     async def raises() -> Any:
         raise error
 
-    failure = run(raises).failure()
-    assert (failure.type, failure.message) == (type_, message)
+    async def handled() -> Any:
+        await await_signal("never")
+
+    class Handling(Workflow):
+        @signal
+        def sync(self) -> None:
+            raise error
+
+        @signal
+        async def slow(self) -> None:
+            await step(1)
+            raise error
+
+        async def handle(self) -> Any:
+            return await handled()
+
+    ends = [run(raises), Driver(Handling), Driver(Handling)]
+    ends[1].start()
+    ends[1].signal("sync")
+    ends[2].start()
+    ends[2].signal("slow")
+    ends[2].complete("h1:a1", 1)
+    for end in ends:
+        failure = end.failure()
+        assert (end.closed, failure.type, failure.message) == ("failed", type_, message)
+        assert end.loaded().closed  # and its history can be replayed
     if isinstance(error, ExceptionGroup):
         assert [one.type for one in failure.errors] == ["ValueError", "KeyError"]
     if isinstance(error, ApplicationError):

@@ -263,24 +263,40 @@ def test_stop_iteration_becomes_a_runtime_error() -> None:
     assert outcome(main) == "StopIteration('x')"
 
 
-def test_system_exit_stays_inside() -> None:
+class Own(BaseException):
+    pass
+
+
+ENDING = pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit, Own])
+
+
+@ENDING
+def test_what_would_end_a_program_stays_inside(kind: type[BaseException]) -> None:
     async def main() -> None:
-        raise SystemExit(3)
+        await activity("a")
+        raise kind
 
     run = Driven(main)
-    assert isinstance(run.task.exception(), SystemExit)
+    run.complete("0:a1")
+    assert isinstance(run.task.exception(), kind)
     run.close()
 
 
-def test_keyboard_interrupt_gets_out() -> None:
-    async def main() -> None:
-        await activity("a")
-        raise KeyboardInterrupt
+@ENDING
+def test_a_condition_that_would_end_a_program_fails_its_waiter(kind: type[BaseException]) -> None:
+    def ends() -> bool:
+        raise kind
+
+    async def main() -> str:
+        loop: Any = asyncio.get_running_loop()
+        try:
+            await loop.add_condition(ends)
+        except kind:
+            return "caught"
+        return ""
 
     run = Driven(main)
-    with pytest.raises(KeyboardInterrupt):
-        run.complete("0:a1")
-    assert isinstance(run.task.exception(), KeyboardInterrupt)
+    assert run.task.result() == "caught"
     run.close()
 
 

@@ -98,6 +98,12 @@ async def failing(how: str) -> None:
             raise KeyboardInterrupt("mine")
 
 
+@activity.defn(retry=RetryPolicy(max_attempts=1))
+def leaving(how: str) -> None:
+    seen.infos.append(how)
+    raise {"sync exit": SystemExit(3), "sync interrupt": KeyboardInterrupt("mine")}[how]
+
+
 @activity.defn(retry=FAST)
 async def bad_result() -> int:
     seen.infos.append("ran")
@@ -115,6 +121,8 @@ class Failing(Workflow):
         try:
             if how == "result":
                 await bad_result()
+            elif how.startswith("sync"):
+                await activity(leaving, how)
             else:
                 await activity(failing.options(retry=policy), how)
         except ActivityFailed as error:
@@ -130,11 +138,13 @@ class Failing(Workflow):
         ("exhausted", 3, "OSError: again"),
         ("exit", 1, "SystemExit: 3"),
         ("interrupt", 1, "KeyboardInterrupt: mine"),
+        ("sync exit", 1, "SystemExit: 3"),
+        ("sync interrupt", 1, "KeyboardInterrupt: mine"),
         ("result", 1, "EncodeError: "),
     ],
 )
 async def test_what_ends_the_retries(client: Client, how: str, runs: int, told: str) -> None:
-    async with worker(client, Failing, failing, bad_result):
+    async with worker(client, Failing, failing, leaving, bad_result):
         assert (await (await client.start(Failing, how)).result()).startswith(told)
     assert len(seen.infos) == runs
 

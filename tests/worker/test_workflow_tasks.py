@@ -12,7 +12,7 @@ import pytest
 
 from aioflow import Workflow, activity, await_condition, query, signal, timer, workflow_info
 from aioflow.client import Client
-from aioflow.errors import AioflowError, StoreError, WorkerExhausted
+from aioflow.errors import AioflowError, StoreError, WorkerExhausted, WorkflowFailed
 from aioflow.store.tasks import Tasks
 from tests.support import eventually
 from tests.worker.conftest import QUICK, worker
@@ -123,6 +123,18 @@ async def test_a_definition_can_name_errors_that_block(client: Client, sql: asyn
             assert await instance.result() == "ok"
         finally:
             Blocking.broken = True
+
+
+class Leaving(Workflow):
+    async def handle(self, how: str) -> None:
+        raise {"exit": SystemExit(3), "interrupt": KeyboardInterrupt("mine")}[how]
+
+
+@pytest.mark.parametrize(("how", "told"), [("exit", "SystemExit: 3"), ("interrupt", "KeyboardInterrupt: mine")])
+async def test_code_that_would_end_its_process_fails_its_run(client: Client, how: str, told: str) -> None:
+    async with worker(client, Leaving):
+        with pytest.raises(WorkflowFailed, match=told):
+            await (await client.start(Leaving, how)).result(timeout=20)
 
 
 @pytest.mark.parametrize("cached", [1_000, 1])
