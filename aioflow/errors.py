@@ -114,10 +114,13 @@ class StructuralLimitExceeded(AioflowError):
 
     def __init__(self, limit: str, value: int) -> None:
         self.limit, self.value = limit, value
-        super().__init__(
-            f"a run may have at most {value} {limit.replace('_', ' ')}: split the work over several runs, "
-            "or raise the limit in the worker's settings"
+        told = (
+            f"what a run gives to activities and side effects in one step may take at most {value} bytes: "
+            "wait for some before starting more, pass large data by reference"
+            if limit == "step_bytes"
+            else f"a run may have at most {value} {limit.replace('_', ' ')}: split the work over several runs"
         )
+        super().__init__(f"{told}, or raise the limit in the worker's settings")
 
 
 class NondeterminismError(AioflowError):

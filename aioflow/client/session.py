@@ -60,9 +60,11 @@ class Session:
         self._notifier = Notifier(database, on_lost=_hint_lost)
         self._listen_dsn = listen_dsn
         self._listener: Listener | None = None
-        self._starts = Batcher[StartRequest, StartOutcome](self.store.start)
+        self._starts = Batcher[StartRequest, StartOutcome](self.store.start, bytes=lambda one: one.record.size)
         # One lane, so that signals that follow each other arrive in that order.
-        self._signals = Batcher[SignalRequest, DeliveryOutcome](self.store.signal, lanes=1)
+        self._signals = Batcher[SignalRequest, DeliveryOutcome](
+            self.store.signal, lanes=1, bytes=lambda one: one.record.size
+        )
         self._closed = False
 
     def require_open(self) -> None:

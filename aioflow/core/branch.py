@@ -49,5 +49,9 @@ class Branch:
         count = counts[kind] = counts.get(kind, 0) + 1
         return f"{self.path}:{kind}{count}"
 
+    def next_id(self, kind: str) -> str:
+        """What `command_id` will give next."""
+        return f"{self.path}:{kind}{self._counts.get(kind, 0) + 1}"
+
     def __repr__(self) -> str:
         return f"<Branch {self.path}>"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -68,7 +68,10 @@ class PendingActivity:
 
 
 class Context:
-    """State of one run as helpers see it. ``replaying`` is true while loaded history is applied."""
+    """State of one run as helpers see it. ``replaying`` is true while loaded history is applied.
+
+    ``allowed`` has the addresses of what history holds behind the event being replayed.
+    """
 
     def __init__(
         self, definition: WorkflowDefinition, key: InstanceKey, run_id: UUID, seed: str, limits: Limits
@@ -82,11 +85,13 @@ class Context:
         self.activities: dict[str, PendingActivity] = {}
         self.timers: dict[str, datetime] = {}
         self.recorded: dict[str, ev.SideEffectRecorded] = {}
+        self.allowed: Collection[str] = ()
         self.problems: list[dict[str, Any]] = []
         self.info: Callable[[], WorkflowInfo]
         self._seed = seed
         self._randoms: dict[str, Random] = {}
         self._out: dict[tuple[type[cmd.Command], str], cmd.Command] = {}
+        self._bytes = 0
         self._buffered: dict[str, deque[bytes]] = {}
         self._waiting: dict[str, deque[Future[bytes]]] = {}
 
@@ -96,17 +101,27 @@ class Context:
         """Issue a command; it is recorded right after the event that is being applied."""
         self.check_open()
         self._out[type(command), command.ref] = command
+        self._bytes += _size(command)
 
     def cut(self) -> list[cmd.Command]:
         """Take the commands issued since the last cut, in order."""
         issued = list(self._out.values())
         self._out.clear()
+        self._bytes = 0
         return issued
 
     def retract(self, kind: type[cmd.Command], ref: str) -> None:
         """Undo a command: within the same event both vanish, later the undo is a command itself."""
-        if self._out.pop((kind, ref), None) is None:
+        if (issued := self._out.pop((kind, ref), None)) is None:
             self.emit(_UNDO[kind](ref=ref))
+        else:
+            self._bytes -= _size(issued)
+
+    def _check_limit(self, limit: str, wanted: int, ref: str) -> None:
+        """Refuse the command at ``ref`` past a limit, unless history holds it: the limit was another one then."""
+        most: int = getattr(self.limits, limit)
+        if wanted > most and ref not in self.allowed:
+            raise StructuralLimitExceeded(limit, most)
 
     def check_open(self) -> None:
         """Refuse commands of a run that is being unwound, or that only answers a query."""
@@ -148,13 +163,15 @@ class Context:
     ) -> Awaitable[Any]:
         """Schedule an activity on behalf of the current branch; gives the future of its result.
 
-        Raises `ArgumentError` for arguments that do not fit, before anything is scheduled.
+        Raises `ArgumentError` for arguments that do not fit and `StructuralLimitExceeded` for too many or too large
+        ones, before anything is scheduled.
         """
         self.check_open()
-        if len(self.activities) >= self.limits.pending_activities:
-            raise StructuralLimitExceeded("pending_activities", self.limits.pending_activities)
+        branch = self.loop.current_branch()
+        self._check_limit("pending_activities", len(self.activities) + 1, branch.next_id("a"))
         payload = definition.signature.encode(args, kwargs, limit=self.limits.payload)
-        ref = self.loop.current_branch().command_id("a")
+        self._check_limit("step_bytes", self._bytes + len(payload), branch.next_id("a"))
+        ref = branch.command_id("a")
         execution_id = derive_id(self.run_id, ref)
         future = self.loop.durable_future(ref, self._activity_dropped)
         self.activities[ref] = PendingActivity(definition, future, execution_id)
@@ -182,8 +199,7 @@ class Context:
 
     def timer_started(self, ref: str, when: float) -> None:
         """A timer of the loop became a command; due times are rounded up to the microsecond."""
-        if len(self.timers) >= self.limits.timers:
-            raise StructuralLimitExceeded("timers", self.limits.timers)
+        self._check_limit("timers", len(self.timers) + 1, ref)
         try:
             due_at = _EPOCH + timedelta(microseconds=math.ceil(when * 1_000_000))
         except OverflowError:
@@ -223,6 +239,9 @@ class Context:
             self.fail_task(NondeterminismError("no side effect here", f"SideEffectRecorded at {ref}"))
         else:
             payload, failed = self._make(fn, hint)
+            if self._bytes + len(payload) > self.limits.step_bytes and not failed:
+                over = StructuralLimitExceeded("step_bytes", self.limits.step_bytes)
+                payload, failed = Failure.of(over).to_payload(), True
         self.emit(cmd.RecordSideEffect(ref=ref, payload=payload, failed=failed))
         if failed:
             raise self._unmade(payload)
@@ -253,6 +272,8 @@ class Context:
         for kind in (EncodeError, PayloadTooLarge):
             if failure.type == kind.__name__ and "PayloadError" in failure.bases:
                 return kind(failure.message)
+        if failure.type == StructuralLimitExceeded.__name__ and "AioflowError" in failure.bases:
+            return StructuralLimitExceeded("step_bytes", self.limits.step_bytes)
         return failure.to_error()
 
     def read(self, payload: bytes, hint: Any) -> Any:
@@ -304,6 +325,10 @@ class Context:
         finally:
             with suppress(ValueError):
                 waiting.remove(waiter)
+
+
+def _size(command: cmd.Command) -> int:
+    return len(command.payload) if isinstance(command, cmd.ScheduleActivity | cmd.RecordSideEffect) else 0
 
 
 def derive_id(run_id: UUID, ref: str) -> UUID:

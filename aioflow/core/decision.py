@@ -5,7 +5,7 @@ Also the order in which inputs are applied: as accepted, with due timers placed 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -29,7 +29,8 @@ class Decision:
     """Outcome of applying a batch of inputs.
 
     ``events`` go into history in this order. ``refused`` means that nothing may be written: ``handle()`` returned
-    before a message of the same batch was applied, so the batch has to be decided again, messages first.
+    before a message of the same batch was applied, so the batch has to be decided again, messages first. ``applied``
+    counts the inputs that were applied; the others come again. ``size`` is about the bytes of the events.
     """
 
     events: list[ev.Event] = field(default_factory=list)
@@ -40,6 +41,8 @@ class Decision:
     next_due: datetime | None = None
     close: str | None = None
     refused: bool = False
+    applied: int = 0
+    size: int = 0
     problems: list[dict[str, Any]] = field(default_factory=list)
 
     def take(self, command: cmd.Command) -> None:
@@ -78,6 +81,19 @@ def place(inputs: Iterable[ev.Input], timers: Iterable[ev.TimerFired]) -> list[e
             taken = until
         placed.append(timer)
     return placed + ordered[taken:]
+
+
+def generation_after(inputs: Sequence[ev.Input], gens: Mapping[int, int], upto: int, applied: int) -> int | None:
+    """The generation that is consumed when only the first ``applied`` inputs are; None: no cut can be made there.
+
+    ``gens`` has the generation of each input from the inbox, by its ``id()``; ``upto`` is the one of the whole batch.
+    What is left must be just what has a later one, beside due timers, which come again by themselves.
+    """
+    done = max((gens[id(one)] for one in inputs[:applied] if id(one) in gens), default=None)
+    left = min((gens[id(one)] for one in inputs[applied:] if id(one) in gens), default=None)
+    if left is None:
+        return upto
+    return left - 1 if done is None or done < left else None
 
 
 def messages_first(inputs: Sequence[ev.Input]) -> list[ev.Input]:

@@ -23,6 +23,11 @@ class Record(NamedTuple):
     attrs: str | None
     payload: bytes | None
 
+    @property
+    def size(self) -> int:
+        """Bytes of what may be large."""
+        return len(self.payload or b"") + len(self.attrs or "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:

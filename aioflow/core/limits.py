@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large a run may grow. Counts, except ``payload`` in bytes.
+    """How large a run may grow. Counts, except ``payload`` and ``step_bytes`` in bytes.
+
+    ``payload`` bounds one value; ``step_bytes`` all that the code gives to activities and side effects while one event
+    is applied: one statement writes it, arguments twice, and the driver takes less than a gigabyte.
 
     ``history_soft`` is where ``continue_as_new`` is due, ``history_hard`` where the run fails.
     """
 
     payload: int = 2 * 1024 * 1024
+    step_bytes: int = 64 * 1024 * 1024
     history_soft: int = 8_000
     history_hard: int = 50_000
     pending_activities: int = 10_000

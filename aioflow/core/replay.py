@@ -14,8 +14,8 @@ An execution that raised is spoiled and already evicted: drop it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 from uuid import UUID
 
 from aioflow.core import commands as cmd
@@ -40,6 +40,7 @@ from aioflow.errors import (
 
 # A deploy can mend these, so they block the run instead of failing it.
 BLOCKING = (NotDurable, NondeterminismError, WorkflowLivelock)
+_EARLY: Final = 8  # a part of the bytes of a step: what several events add to is written in several commits
 
 
 class Execution:
@@ -76,10 +77,14 @@ class Execution:
             self.evict()
             raise
 
-    def apply(self, inputs: Sequence[ev.Input]) -> Decision:
-        """Apply new inputs and decide. A refused decision has spoiled the execution: replay and decide again."""
+    def apply(self, inputs: Sequence[ev.Input], may_stop: Callable[[int], bool] = lambda _: False) -> Decision:
+        """Apply new inputs and decide. A refused decision has spoiled the execution: replay and decide again.
+
+        A decision that has grown large is taken early where ``may_stop`` allows it, asked with the number of inputs
+        applied so far; ``applied`` of the decision tells.
+        """
         try:
-            decision = self._apply(inputs)
+            decision = self._apply(inputs, may_stop)
         except BaseException:
             self.evict()
             raise
@@ -99,6 +104,7 @@ class Execution:
             context = self._open(event)
             context.replaying = True
             context.recorded = ledger.values
+            context.allowed = {one.ref for one in recorded if one.ref} if recorded else ()
             with context.loop.entered():
                 self._step(context, event)
             ledger.match(context.cut(), recorded)
@@ -108,14 +114,15 @@ class Execution:
             self.seq += 1 + len(recorded)
             self._count(event, *recorded)
         if self._context is not None:
-            self._context.replaying = False
+            self._context.replaying, self._context.allowed = False, ()
         ledger.match_end(self._end)
         if ledger.end is not None:
             self.seq += 1
             self.closed = True
 
-    def _apply(self, inputs: Sequence[ev.Input]) -> Decision:
-        decision = Decision()
+    def _apply(self, inputs: Sequence[ev.Input], may_stop: Callable[[int], bool]) -> Decision:
+        decision = Decision(applied=len(inputs))
+        most = self.limits.step_bytes // _EARLY
         for position, event in enumerate(inputs):
             context = self._open(event)
             if isinstance(event, ev.TimerFired):
@@ -134,6 +141,9 @@ class Execution:
                 decision.take(command)
             at = context.now()
             self._extend(decision, event, *(command.event(at) for command in issued))
+            if decision.size > most and self._end is None and may_stop(position + 1):
+                decision.applied = position + 1
+                break
         self._finish(decision)
         return decision
 
@@ -154,11 +164,13 @@ class Execution:
     def _extend(self, decision: Decision, *events: ev.Event) -> None:
         decision.events.extend(events)
         self.seq += len(events)
-        self._count(*events)
+        decision.size += self._count(*events)
 
-    def _count(self, *events: ev.Event) -> None:
-        # 100 bytes stand for the columns beside the payload; this bounds a cache, it bills nobody.
-        self.history_bytes += sum(100 + len(one.payload or b"") for one in events)
+    def _count(self, *events: ev.Event) -> int:
+        # 100 bytes stand for the columns beside the payload; this bounds memory, it bills nobody.
+        size = sum(100 + len(one.payload or b"") for one in events)
+        self.history_bytes += size
+        return size
 
     # -- one event --------------------------------------------------------------------------------
 

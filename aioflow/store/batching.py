@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from aioflow.errors import AioflowError, DatabaseUnavailable
+
+_HEAVY: Final = 16 * 1024 * 1024
 
 I = TypeVar("I")  # noqa: E741 (item)
 O = TypeVar("O")  # noqa: E741 (outcome)
@@ -16,7 +18,8 @@ O = TypeVar("O")  # noqa: E741 (outcome)
 class Batcher(Generic[I, O]):
     """Collects single items into calls of ``flush``, which answers one outcome per item, in order.
 
-    At most ``lanes`` calls are in flight, each of at most ``size`` items. Two items with the same ``key``
+    At most ``lanes`` calls are in flight, each of at most ``size`` items, and of fewer when their ``bytes`` grow past
+    16 MiB: what is sent at once is held in memory several times over. Two items with the same ``key``
     are never in flight together (a later one waits for the earlier one), so their order is kept. When a
     call fails for another reason than the database being away, its items are tried one by one, so that a
     poisoned one fails alone; ``flush`` must be safe to call again with the same items.
@@ -29,8 +32,9 @@ class Batcher(Generic[I, O]):
         size: int = 256,
         lanes: int = 2,
         key: Callable[[I], Hashable] | None = None,
+        bytes: Callable[[I], int] = lambda _: 0,
     ) -> None:
-        self._flush, self._size, self._lanes, self._key = flush, size, lanes, key
+        self._flush, self._size, self._lanes, self._key, self._bytes = flush, size, lanes, key, bytes
         self._waiting: deque[tuple[I, asyncio.Future[O]]] = deque()
         self._busy: set[Hashable] = set()
         self._running: set[asyncio.Task[None]] = set()
@@ -70,17 +74,18 @@ class Batcher(Generic[I, O]):
         """The next batch: items in order, leaving those whose key is in flight or in this batch already."""
         batch: list[tuple[I, asyncio.Future[O]]] = []
         left: list[tuple[I, asyncio.Future[O]]] = []
-        while self._waiting and len(batch) < self._size:
+        weight = 0
+        while self._waiting and len(batch) < self._size and weight < _HEAVY:
             entry = self._waiting.popleft()
             if entry[1].cancelled():
                 continue
-            if self._key is None:
-                batch.append(entry)
-            elif (key := self._key(entry[0])) in self._busy:
-                left.append(entry)
-            else:
+            if self._key is not None:
+                if (key := self._key(entry[0])) in self._busy:
+                    left.append(entry)
+                    continue
                 self._busy.add(key)
-                batch.append(entry)
+            batch.append(entry)
+            weight += self._bytes(entry[0])
         self._waiting.extendleft(reversed(left))
         return batch
 

@@ -72,7 +72,8 @@ class ClaimedRun:
 class Loaded:
     """What a run has to consume: ``inbox`` in order, ``timers`` due (as ``TimerFired`` records) by due time.
 
-    Whoever commits names ``gen``: it is what this snapshot held.
+    Whoever commits names ``gen``: it is what this snapshot held. ``gens`` has the generation of each record of the
+    inbox: a commit that consumes only those up to one of them names that one.
     """
 
     run: ClaimedRun
@@ -82,6 +83,7 @@ class Loaded:
     sealed: bool
     refused: int
     inbox: list[Record]
+    gens: list[int]
     timers: list[Record]
 
 
@@ -134,7 +136,7 @@ class Commit:
 
     ``token`` is spent, ``next_token`` installed. ``close`` is the terminal status, or None. ``keep``: stay the
     owner (the run must then be loaded again before anything new is applied, when the outcome's ``wake_gen``
-    differs from ``gen``). A commit that schedules anything has at least one record.
+    differs from ``gen``). A commit that schedules anything has at least one record. ``size``: about its bytes.
     """
 
     key: InstanceKey
@@ -152,6 +154,7 @@ class Commit:
     next_due: datetime | None = None
     close: str | None = None
     keep: bool = False
+    size: int = 0
 
 
 class CommitOutcome(NamedTuple):

@@ -109,8 +109,12 @@ class Tasks:
                     sealed=r["sealed"],
                     refused=r["refused"],
                     inbox=[],
+                    gens=[],
                     timers=[],
                 )
+            elif now is not None and r["part"] == 1:
+                now.inbox.append(record_of(r))
+                now.gens.append(r["gen"])
             elif now is not None:
                 (now.inbox if r["part"] == 1 else now.timers).append(record_of(r))
         return found

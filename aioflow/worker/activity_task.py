@@ -57,7 +57,9 @@ class ActivityTasks:
         self._running: dict[UUID, Attempt] = {}
         self._by_run: dict[UUID, dict[str, Attempt]] = {}
         self._draining = False
-        self._completions: Batcher[ActivityOutcome, Recorded] = Batcher(self._store.complete_activities)
+        self._completions: Batcher[ActivityOutcome, Recorded] = Batcher(
+            self._store.complete_activities, bytes=lambda one: one.record.size
+        )
         self._retries: Batcher[ActivityRetry, RetryOutcome] = Batcher(self._store.retry_activities)
         self.heartbeats = Heartbeats(self._store, self._running, self._settings.heartbeat_interval)
 

@@ -20,7 +20,7 @@ class Committer:
 
     def __init__(self, store: Store, *, size: int = 256, lanes: int = 2) -> None:
         self._batcher: Batcher[Commit, CommitOutcome] = Batcher(
-            store.commit, size=size, lanes=lanes, key=lambda commit: commit.key
+            store.commit, size=size, lanes=lanes, key=lambda commit: commit.key, bytes=lambda commit: commit.size
         )
 
     async def commit(self, commits: Sequence[Commit]) -> list[CommitOutcome | StoreError]:

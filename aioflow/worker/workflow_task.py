@@ -6,13 +6,14 @@ and says why. A close that was refused is discarded and decided again from what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
 
 from aioflow.core import events as ev
-from aioflow.core.decision import Decision, messages_first, place
+from aioflow.core.decision import Decision, generation_after, messages_first, place
 from aioflow.core.definition import WorkflowDefinition
 from aioflow.core.event import Record
 from aioflow.core.fault import fault
@@ -79,10 +80,17 @@ class RunTask:
         assert loaded is not None
         if self.history:
             execution.replay([decode(record) for record in self.history])
-        inputs = place(_inputs(loaded.inbox, ev.Input), _inputs(loaded.timers, ev.TimerFired))
-        self.decision = execution.apply(messages_first(inputs) if self.again else inputs)
+        events = [decode(record) for record in loaded.inbox]
+        gens = {id(event): gen for event, gen in zip(events, loaded.gens, strict=True)}
+        inputs = place(_inputs(events, ev.Input), _inputs(map(decode, loaded.timers), ev.TimerFired))
+        if self.again:
+            inputs = messages_first(inputs)
+        consumed = partial(generation_after, inputs, gens, loaded.gen)
+        self.decision = execution.apply(inputs, lambda applied: consumed(applied) is not None)
         if not self.decision.refused:
-            self.commit = _commit(self.claimed, loaded, self.decision, self.next_token)
+            gen = consumed(self.decision.applied)
+            assert gen is not None
+            self.commit = _commit(self.claimed, loaded, self.decision, gen, self.next_token)
 
 
 class WorkflowTasks:
@@ -296,12 +304,11 @@ def _ids(claimed: ClaimedRun) -> dict[str, str]:
     }
 
 
-def _inputs(records: Sequence[Record], kind: type[E]) -> list[E]:
-    events = [decode(record) for record in records]
+def _inputs(events: Iterable[ev.Event], kind: type[E]) -> list[E]:
     return [event for event in events if isinstance(event, kind)]
 
 
-def _commit(claimed: ClaimedRun, loaded: Loaded, decision: Decision, next_token: UUID) -> Commit:
+def _commit(claimed: ClaimedRun, loaded: Loaded, decision: Decision, gen: int, next_token: UUID) -> Commit:
     return Commit(
         key=claimed.key,
         run_id=claimed.run_id,
@@ -309,7 +316,7 @@ def _commit(claimed: ClaimedRun, loaded: Loaded, decision: Decision, next_token:
         token=claimed.token,
         next_token=next_token,
         base_seq=loaded.next_seq,
-        gen=loaded.gen,
+        gen=gen,
         records=[encode(event) for event in decision.events],
         activities=[NewActivity.of(command) for command in decision.activities.values()],
         cancelled_activities=decision.cancelled_activities,
@@ -317,4 +324,5 @@ def _commit(claimed: ClaimedRun, loaded: Loaded, decision: Decision, next_token:
         gone_timers=decision.gone_timers,
         next_due=decision.next_due,
         close=decision.close,
+        size=decision.size,
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aioflow import Workflow, activity, await_signal, timer
 from aioflow.core import commands as cmd
 from aioflow.core import events as ev
-from aioflow.core.decision import MESSAGES, Decision, messages_first, place
+from aioflow.core.decision import MESSAGES, Decision, generation_after, messages_first, place
 from aioflow.core.payload import encode_value
 from tests.core.sizes import sized
 from tests.core.world import Driver, at, message, started
@@ -127,6 +127,21 @@ class Racing(Workflow):
         task.cancel()
         await timer(10)
         return "done"
+
+
+def test_a_batch_is_cut_only_where_the_rest_has_later_generations() -> None:
+    a, b, c, begin, due = message("a"), message("b"), message("c"), start(9), fired("t", 5)
+    gens = {id(a): 1, id(b): 2, id(c): 2, id(begin): 3}
+
+    def after(*inputs: ev.Input) -> list[int | None]:
+        return [generation_after(inputs, gens, 7, n) for n in range(1, len(inputs) + 1)]
+
+    assert after(a, b, c) == [1, None, 7]  # b and c were accepted together
+    assert after(a, due, b) == [1, 1, 7]
+    assert after(due, b) == [1, 7]
+    assert after(a, due) == [7, 7]  # a timer that is due comes again
+    assert after(begin, a, b) == [None, None, 7]  # or the start would be consumed last
+    assert after(b, a) == [None, 7]  # decided again, messages first
 
 
 def test_a_batch_records_every_event_and_nets_the_tables() -> None:

@@ -161,6 +161,7 @@ MEANING = {
 }
 LIMITS = {
     "payload": "bytes of one stored value: arguments, a result, a signal; `PayloadTooLarge`",
+    "step_bytes": "bytes that a run gives to activities and side effects in one step; `StructuralLimitExceeded`",
     "history_soft": "events at which a run should go on as a new one; not enforced in this version",
     "history_hard": "events at which a run fails, with `StructuralLimitExceeded`",
     "pending_activities": "activities without an outcome; `StructuralLimitExceeded`",
@@ -204,8 +205,8 @@ def settings_page() -> str:
         "`postgres` to use instead of the wheel's.\n" + "\n## `WorkerSettings`\n\n"
         "For workers in Python: `Worker(client, settings=WorkerSettings(...))`, from `aioflow.worker`. Durations are\n"
         "seconds.\n\n" + table(("name", "meaning", "default"), worker) + "\n## Limits\n\n"
-        "How large a run may grow: `WorkerSettings(limits=Limits(...))`, from `aioflow.core.limits`. `payload` is in\n"
-        "bytes, the others are counts. The client has `Client.connect(..., payload_limit=)` for what it sends.\n\n"
+        "How large a run may grow: `WorkerSettings(limits=Limits(...))`, from `aioflow.core.limits`. `payload` and\n"
+        "`step_bytes` are in bytes, the others are counts. The client has `Client.connect(..., payload_limit=)` for what it sends.\n\n"
         + table(("name", "default"), limits)
         + "\n## `RetryPolicy`\n\n"
         "Of an activity; see [authoring](authoring.md#retrypolicy). Durations are seconds or `timedelta`.\n\n"

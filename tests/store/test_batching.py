@@ -46,6 +46,19 @@ async def test_what_comes_during_a_flush_makes_the_next_one() -> None:
         await batcher(1)
 
 
+async def test_heavy_items_travel_apart() -> None:
+    sink = Sink()
+    sink.gate.clear()
+    batcher: Batcher[int, int] = Batcher(sink, lanes=1, bytes=lambda n: n * 1024 * 1024)
+    tasks = [asyncio.create_task(batcher(n)) for n in (1, 2, 10, 5, 64, 1, 1)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    sink.gate.set()
+    await asyncio.gather(*tasks)
+    assert sink.calls == [[1], [2, 10, 5], [64], [1, 1]]
+    await batcher.close()
+
+
 async def test_a_poisoned_item_fails_alone() -> None:
     sink = Sink()
     batcher: Batcher[int, int] = Batcher(sink, lanes=1)

@@ -12,6 +12,7 @@ import pytest
 
 from aioflow import Workflow, activity, await_condition, query, signal, timer, workflow_info
 from aioflow.client import Client
+from aioflow.core.limits import Limits
 from aioflow.errors import AioflowError, StoreError, WorkerExhausted, WorkflowFailed
 from aioflow.store.tasks import Tasks
 from tests.support import eventually
@@ -202,6 +203,47 @@ async def test_a_run_closes_under_a_steady_stream_of_signals(client: Client, sql
     assert rows == accepted
     assert taken <= accepted
     assert await sql.fetchval("select kind from aioflow.history order by seq desc limit 1") == "RunCompleted"
+
+
+@activity.defn
+async def echo(text: str) -> str:
+    return text[:2]
+
+
+class Echoing(Workflow):
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    @signal
+    async def say(self, text: str) -> None:
+        self.heard.append(text[:2])
+        self.heard.append(await echo(text))
+
+    async def handle(self, count: int) -> list[str]:
+        await timer(0.01)
+        await await_condition(lambda: len(self.heard) == 2 * count)
+        return self.heard[:count]
+
+
+async def test_what_came_in_one_load_is_written_in_parts_when_it_is_large(
+    client: Client, sql: asyncpg.Connection[Any]
+) -> None:
+    settings = dataclasses.replace(QUICK, limits=Limits(step_bytes=8 * 5_000))
+    reserved = await client.reserve(Echoing.options(id="loud"))
+    for n in range(10):
+        await reserved.instance.signal("say", f"{n:02}" + "x" * 1_000)
+    instance = await reserved.start(20)  # its start comes last and is applied first
+    for n in range(10, 20):
+        await instance.signal("say", f"{n:02}" + "x" * 1_000)
+    await eventually(lambda: sql.fetchval("select aioflow.clock() > started_at + interval '0.1 s' from aioflow.run"))
+    async with worker(client, Echoing, echo, settings=settings):
+        assert await instance.result(timeout=20) == [f"{n:02}" for n in range(20)]
+    sizes = await sql.fetch(
+        "select sum(octet_length(payload)) as size from aioflow.history"
+        " where kind in ('SignalReceived', 'ActivityScheduled') group by commit"
+    )
+    assert sum(row["size"] > 1_000 for row in sizes) > 3
+    assert await sql.fetchval("select count(*) from aioflow.history where kind = 'ActivityScheduled'") == 20
 
 
 class Busy(Workflow):
