@@ -116,7 +116,7 @@ class Tasks:
                 now.inbox.append(record_of(r))
                 now.gens.append(r["gen"])
             elif now is not None:
-                (now.inbox if r["part"] == 1 else now.timers).append(record_of(r))
+                now.timers.append(record_of(r))
         return found
 
     async def load_history(self, refs: Sequence[HistoryRef]) -> list[list[Record]]:
