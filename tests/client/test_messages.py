@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -11,6 +12,7 @@ import pytest
 from aioflow import Workflow
 from aioflow import signal as decorate
 from aioflow.client import Client
+from aioflow.core.events import CancelRequested
 from aioflow.errors import (
     ArgumentError,
     EncodeError,
@@ -208,6 +210,18 @@ async def test_a_grace_is_kept_for_maintenance(client: Client, runs: Runs) -> No
     assert (due.kind, due.run_id) == ("cancel_grace", instance.run_id)
     with pytest.raises(ValueError, match="grace"):
         await instance.cancel(grace=-1)
+
+
+async def test_a_run_that_was_cancelled_while_reserved_has_its_grace(client: Client, runs: Runs) -> None:
+    reserved = await client.reserve(Patient.options(id="p"))
+    await reserved.instance.cancel("enough", grace=timedelta(hours=1))
+    instance = await reserved.start()
+    assert await runs.store.due_closes(10) == []
+    await runs.settle()
+    with pytest.raises(WorkflowCancelled, match="enough"):
+        await instance.result(timeout=20)
+    (asked,) = [one.event for one in await instance.history() if isinstance(one.event, CancelRequested)]
+    assert asked.grace == 3600
 
 
 async def test_terminate_closes_at_once(database: str, client: Client, runs: Runs) -> None:

@@ -230,6 +230,23 @@ async def test_a_reserved_instance_that_was_cancelled_starts_cancelled(bench: Be
     assert [r.kind for r in inputs(loaded)] == ["RunStarted", "CancelRequested"]
 
 
+async def test_the_grace_of_a_reserved_instance_begins_with_its_run(bench: Bench) -> None:
+    for name, grace in (("limited", 30.0), ("free", None)):
+        request = rows.ReserveRequest(namespace="default", instance_id=name, workflow="W", queue="q")
+        await bench.store.reserve([request])
+        assert (await bench.cancel(name, grace=grace)).outcome == "accepted"
+        assert (await bench.cancel(name, grace=1.0)).outcome == "duplicate"
+    await later(bench.conn, 3600)
+    runs = {name: (await bench.start(name)).run_id for name in ("limited", "free")}
+    assert await bench.store.due_closes() == []
+    await later(bench.conn, 3629)
+    assert await bench.store.due_closes() == []
+    await later(bench.conn, 3631)
+    (due,) = await bench.store.due_closes()
+    assert (due.run_id, due.kind) == (runs["limited"], "cancel_grace")
+    await bench.healthy()
+
+
 async def test_terminate_names_the_run_it_means(bench: Bench) -> None:
     first = (await bench.start()).run_id
     await close(bench)

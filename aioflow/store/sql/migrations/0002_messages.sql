@@ -147,7 +147,8 @@ begin
 end $$;
 
 -- Ask for cancellation. A run is asked once: a second request answers as the first did. ``p_grace``: seconds
--- after which the run is terminated by force, null never. A reserved instance keeps the request for its start.
+-- after which the run is terminated by force, null never. A reserved instance keeps the request for its start, with
+-- which the grace begins.
 create function aioflow.request_cancel(
   p_namespace text[], p_instance text[], p_version smallint[], p_ref text[], p_attrs text[],
   p_grace double precision[], p_key text[], p_digest bytea[], p_keep double precision[])
@@ -182,7 +183,9 @@ begin
       outcome := 'duplicate';
       return next; continue;
     end if;
-    if h.run_id is not null and p_grace[ord] is not null then
+    if h.run_id is null and p_grace[ord] is not null then
+      p_attrs[ord] := coalesce(p_attrs[ord]::jsonb, '{}') || jsonb_build_object('grace', p_grace[ord]);
+    elsif p_grace[ord] is not null then
       insert into aioflow.timer (shard, run_id, ref, namespace, instance_id, kind, due_at)
       values (h.shard, h.run_id, '!cancel_grace', h.namespace, h.instance_id, 'cancel_grace',
               aioflow.clock() + make_interval(secs => p_grace[ord]))

@@ -55,6 +55,14 @@ begin
          (select min(b.accepted_at) from aioflow.inbox b
            where b.shard = p_shard and b.namespace = p_namespace and b.instance_id = p_instance
              and b.kind = 'CancelRequested');
+  -- A grace is for the clean-up of the code, so that of a run which was cancelled before it began begins with it.
+  insert into aioflow.timer (shard, run_id, ref, namespace, instance_id, kind, due_at)
+  select p_shard, p_run, '!cancel_grace', p_namespace, p_instance, 'cancel_grace',
+         aioflow.clock() + make_interval(secs => (b.attrs::jsonb ->> 'grace')::double precision)
+    from aioflow.inbox b
+   where b.shard = p_shard and b.namespace = p_namespace and b.instance_id = p_instance
+     and b.kind = 'CancelRequested' and b.attrs::jsonb ->> 'grace' is not null
+      on conflict do nothing;
   update aioflow.instance_hot h
      set run_id = p_run, workflow = p_workflow, queue = p_queue, build = p_build, priority = p_priority,
          visible_at = aioflow.clock(), wake_gen = h.wake_gen + 1, owner = null, token = null, next_seq = 1,
