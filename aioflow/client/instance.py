@@ -79,8 +79,9 @@ class Instance(Generic[R_co]):
     async def cancel(self, reason: str | None = None, *, grace: Duration | None = None) -> None:
         """Ask the current run to end: ``handle()`` gets `asyncio.CancelledError` and may clean up.
 
-        After ``grace`` (seconds or ``timedelta``; None: no limit) the run is terminated; that of an instance which is
-        only reserved begins with its run. Asking twice changes nothing. Raises `InstanceNotFound`, `InstanceClosed`, `InstanceClosing`, `ArgumentError`.
+        After ``grace`` (seconds or ``timedelta``; None: no limit) the run is terminated; the grace of an instance that
+        is only reserved begins with its run. Asking twice changes nothing. Raises `InstanceNotFound`,
+        `InstanceClosed`, `InstanceClosing`, `ArgumentError`.
         """
         self._session.require_open()
         seconds = optional_seconds(grace, "cancel(grace=)", positive=False)

@@ -92,6 +92,7 @@ class Context:
         self._randoms: dict[str, Random] = {}
         self._out: dict[tuple[type[cmd.Command], str], cmd.Command] = {}
         self._bytes = 0
+        self._tried = 0
         self._buffered: dict[str, deque[bytes]] = {}
         self._waiting: dict[str, deque[Future[bytes]]] = {}
 
@@ -107,8 +108,13 @@ class Context:
         """Take the commands issued since the last cut, in order."""
         issued = list(self._out.values())
         self._out.clear()
-        self._bytes = 0
+        self._bytes = self._tried = 0
         return issued
+
+    @property
+    def tried(self) -> int:
+        """How many commands were asked for since the last cut, refused ones too, up to as many as a run may have."""
+        return min(self._tried, self.limits.pending_activities + self.limits.timers)
 
     def retract(self, kind: type[cmd.Command], ref: str) -> None:
         """Undo a command: within the same event both vanish, later the undo is a command itself."""
@@ -167,6 +173,7 @@ class Context:
         ones, before anything is scheduled.
         """
         self.check_open()
+        self._tried += 1
         branch = self.loop.current_branch()
         self._check_limit("pending_activities", len(self.activities) + 1, branch.next_id("a"))
         payload = definition.signature.encode(args, kwargs, limit=self.limits.payload)
@@ -199,6 +206,7 @@ class Context:
 
     def timer_started(self, ref: str, when: float) -> None:
         """A timer of the loop became a command; due times are rounded up to the microsecond."""
+        self._tried += 1
         self._check_limit("timers", len(self.timers) + 1, ref)
         try:
             due_at = _EPOCH + timedelta(microseconds=math.ceil(when * 1_000_000))
@@ -231,6 +239,7 @@ class Context:
         A failure is recorded as well, and raised from the record: what the code sees must not differ on replay.
         """
         self.check_open()
+        self._tried += 1
         ref = self.loop.current_branch().command_id("s")
         recorded = self.recorded.pop(ref, None)
         if recorded is not None:

@@ -63,6 +63,11 @@ class Execution:
         self._cancel: ev.CancelRequested | None = None
         self._end: cmd.Command | None = None
 
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Changes while events are applied and commands are issued; what only computes or loops stands still."""
+        return self.seq, self._context.tried if self._context is not None else 0
+
     # -- stepping ---------------------------------------------------------------------------------
 
     def replay(self, history: Sequence[ev.Event]) -> None:

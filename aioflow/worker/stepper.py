@@ -45,8 +45,8 @@ class StepTooLong(AioflowError):
 class Unit:
     """One piece of work on the thread.
 
-    ``call`` does it. ``progress`` changes whenever it gets on (the next event of a long replay), which starts the
-    time anew. ``dispose`` is called on the abandoned thread when the step ends after all.
+    ``call`` does it. ``progress`` changes whenever it gets on (the next event of a long replay, the next of many
+    activities), which starts the time anew. ``dispose`` is called on the abandoned thread when the step ends after all.
     """
 
     __slots__ = ("call", "dispose", "error", "progress")

@@ -70,7 +70,7 @@ class RunTask:
         if self.execution is None:
             self.execution = Execution(definition, self.claimed.key, self.claimed.run_id, limits=limits)
         execution = self.execution
-        self.unit = Unit(self._step, progress=lambda: execution.seq, dispose=execution.evict)
+        self.unit = Unit(self._step, progress=lambda: execution.progress, dispose=execution.evict)
         return self.unit
 
     def _step(self) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,21 @@ def test_a_step_of_the_largest_values_fails_its_run_before_anything_is_stored() 
     assert isinstance(end, ev.RunFailed)
     assert end.limit == "step_bytes"
     assert decision.size < Limits().step_bytes + 100_000
+
+
+def test_a_step_that_asks_for_much_gets_on_and_one_that_only_asks_again_does_not() -> None:
+    seen: list[tuple[int, int]] = []
+
+    async def code() -> Any:
+        for _ in range(9):
+            with suppress(StructuralLimitExceeded):
+                await activity(hold, "x" * 1_000)
+            assert driver.execution is not None
+            seen.append(driver.execution.progress)
+
+    driver = Driver(flow(code), limits=Limits(step_bytes=500, pending_activities=4, timers=2))
+    driver.start()
+    assert [tried for _, tried in seen] == [1, 2, 3, 4, 5, 6, 6, 6, 6]
 
 
 def test_a_history_is_replayed_under_limits_that_are_lower_now() -> None:
