@@ -17,11 +17,17 @@ class Maintenance:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def next_due(self, queues: Sequence[str]) -> NextDue:
-        """Seconds until something ordinary on these queues is due; suspects have `suspects`."""
-        (row,) = await self._db.fetch(sql("next_due"), list(queues), point="next_due")
-        runs, activities = row["runs"], row["activities"]
-        return NextDue(None if runs is None else max(0.0, runs), None if activities is None else max(0.0, activities))
+    async def next_due(
+        self, namespace: str, queues: Sequence[str], workflows: Sequence[str], activities: Sequence[str]
+    ) -> NextDue:
+        """Seconds until something ordinary of these types is due on these queues; suspects have `suspects`.
+
+        None also when it stands behind more than 1,000 things of other types: then polling finds it.
+        """
+        (row,) = await self._db.fetch(
+            sql("next_due"), list(queues), list(workflows), list(activities), namespace, point="next_due"
+        )
+        return NextDue(*(None if at is None else max(0.0, at) for at in (row["runs"], row["activities"])))
 
     async def suspects(
         self, namespace: str, queues: Sequence[str], workflows: Sequence[str], activities: Sequence[str]

@@ -15,7 +15,7 @@ import anyio
 from aioflow.core.fault import fault
 from aioflow.core.ids import IdSource
 from aioflow.core.registry import Registry
-from aioflow.store.rows import ClaimedActivity, ClaimedRun, DefinitionRow, Suspects, WorkerRow
+from aioflow.store.rows import ClaimedActivity, ClaimedRun, DefinitionRow, NextDue, Suspects, WorkerRow
 from aioflow.store.store import Store
 from aioflow.telemetry import get_logger
 from aioflow.worker.backoff import persist
@@ -163,11 +163,15 @@ class Session:
 
     async def runs_due(self) -> float | None:
         """Seconds until a run is due, None when none is in sight."""
-        return (await self.store.next_due(self.profile.queues)).runs
+        return (await self._due()).runs
 
     async def activities_due(self) -> float | None:
         """Seconds until an activity is due, None when none is in sight."""
-        return (await self.store.next_due(self.profile.queues)).activities
+        return (await self._due()).activities
+
+    async def _due(self) -> NextDue:
+        profile = self.profile
+        return await self.store.next_due(profile.namespace, profile.queues, self._workflows, self._activities)
 
     async def suspects(self) -> Suspects:
         """Whether runs or activities are due that workers have died with."""

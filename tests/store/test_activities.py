@@ -33,7 +33,7 @@ async def test_a_retry_is_the_same_row(bench: Bench) -> None:
     await bench.store.heartbeat([beat(first, details=b"half")])
     assert await bench.store.retry_activities([retry(first, delay=60.0)]) == [("retried", "q")]
     assert await bench.claim_activities() == []
-    assert 50 < ((await bench.store.next_due(["q"])).activities or 0) <= 60
+    assert 50 < ((await bench.store.next_due("default", ["q"], ["W"], ["act"])).activities or 0) <= 60
     await later(bench.conn, 120)
     (second,) = await bench.claim_activities()
     assert second.execution_id == first.execution_id

@@ -66,13 +66,34 @@ async def test_signals_are_consumed_in_order_of_acceptance(bench: Bench) -> None
     assert [r.ref for r in inputs(loaded)] == [None, "0", "1", "2", "3", "4"]
 
 
+async def test_what_is_due_next_is_told_past_the_work_of_others(bench: Bench) -> None:
+    due = await bench.store.clock() + timedelta(hours=1)
+    await bench.start("other", workflow="theirs")
+    await bench.start("ours")
+    await bench.step(timers=[("t", due)], next_due=due, activities=[activity(activity="theirs")])
+
+    async def seconds(workflow: str, name: str) -> list[float | None]:
+        return list(await bench.store.next_due("default", ["q"], [workflow], [name]))
+
+    assert await seconds("W", "act") == [pytest.approx(3600, abs=60), None]
+    assert await seconds("theirs", "theirs") == [0.0, 0.0]
+    assert await bench.store.next_due("elsewhere", ["q"], ["W", "theirs"], ["theirs"]) == (None, None)
+    for n in range(1_000):
+        await bench.conn.execute(
+            "insert into aioflow.instance_hot (shard, namespace, instance_id, run_id, workflow, queue, visible_at)"
+            " values (0, 'default', $1, gen_random_uuid(), 'theirs', 'q', aioflow.clock())",
+            f"crowd-{n}",
+        )
+    assert await seconds("W", "act") == [None, None]  # too far behind: polling finds it
+
+
 async def test_a_timer_wakes_the_run_when_it_is_due(bench: Bench) -> None:
     await bench.start()
     now = await bench.store.clock()
     due = now + timedelta(hours=1)
     await bench.step(timers=[("t", due)], next_due=due)
     assert await bench.claim() == []
-    assert (await bench.store.next_due(["q"])).runs == pytest.approx(3600, abs=60)
+    assert (await bench.store.next_due("default", ["q"], ["W"], ["act"])).runs == pytest.approx(3600, abs=60)
     await later(bench.conn, 7200)
     loaded = await bench.load(await bench.claim_one())
     assert [(r.kind, r.ref, r.at) for r in inputs(loaded)] == [("TimerFired", "t", due)]

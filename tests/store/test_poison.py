@@ -65,7 +65,7 @@ async def test_the_guilty_are_quarantined_and_neighbours_are_not_blamed(mortuary
         ("neighbour", "W", None, 2),
         ("run", "W", None, 2),
     ]
-    assert await bench.store.next_due(["q"]) == (None, None)
+    assert await bench.store.next_due("default", ["q"], ["W"], ["act"]) == (None, None)
     assert await bench.store.suspects("default", ["q"], ["W"], ["act"]) == (True, True)
     assert await bench.store.suspects("default", ["q"], ["X"], ["act"]) == (False, True)
     assert await bench.store.suspects("other", ["q"], ["W"], ["act"]) == (False, False)
@@ -133,7 +133,7 @@ async def test_quarantine_is_open_visible_and_left_by_hand_only(mortuary: Mortua
     for suspects in (False, True):
         assert await mortuary.claim(suspects=suspects) == {}
     assert await bench.store.suspects("default", ["q"], ["W"], ["act"]) == (False, False)
-    assert await bench.store.next_due(["q"]) == (None, None)
+    assert await bench.store.next_due("default", ["q"], ["W"], ["act"]) == (None, None)
     assert await bench.store.backlog() == []
 
     await _check_told(bench)

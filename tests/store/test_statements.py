@@ -90,7 +90,7 @@ async def test_claims_read_the_index_of_ready_rows_only(database: str, analyzed:
     tokens = [ids() for _ in range(20)]
     acts = await _explain(conn, "claim_activities", worker, 0, ["q0", "q2"], ["act"], tokens, False)
     _reads_index(acts, "activity_ready", 20)
-    due = await _explain(conn, "next_due", ["q0", "q1"])
+    due = await _explain(conn, "next_due", ["q0", "q1"], ["W"], ["act"], "default")
     assert {"instance_hot_ready", "activity_ready"} <= {p.get("Index Name") for p in due}
     suspects = await _explain(conn, "suspects", ["q0", "q2"], ["W"], ["act"], "default")
     _reads_index(suspects, "instance_hot_ready", 0)
