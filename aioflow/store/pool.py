@@ -19,7 +19,9 @@ import asyncpg
 from aioflow.core.fault import fault
 from aioflow.errors import ConfigurationError, DatabaseUnavailable, OldTimeline, SchemaNotMigrated, StoreError
 from aioflow.store.timelines import TIMELINES, place
+from aioflow.telemetry import get_logger
 
+log = get_logger("aioflow.store")
 T = TypeVar("T")
 Rows = list[Any]
 
@@ -118,16 +120,17 @@ class Database:
         dsn: str | None = None,
         *,
         pool: object | None = None,
-        min_size: int = 1,
         max_size: int = 8,
         application_name: str = "aioflow",
         patience: float = 10.0,
         connect_timeout: float = 10.0,
+        wait: float = 0.0,
     ) -> Database:
         """Open a pool for ``dsn``, or use the caller's asyncpg pool (its settings are the caller's).
 
-        ``patience`` is how many seconds one call may try. Connections to a standby are not used, nor those to a
-        server that a failover has left behind; of a caller's own pool only the address decides.
+        ``patience`` is how many seconds one call may try, ``wait`` how many are granted to a server that is not there
+        yet. Connections to a standby are not used, nor those to a server that a failover has left behind; of a
+        caller's own pool only the address decides.
         Raises `DatabaseUnavailable`, `OldTimeline`, `ConfigurationError`.
         """
         if pool is not None:
@@ -138,7 +141,7 @@ class Database:
         try:
             database._pool = await asyncpg.create_pool(
                 dsn,
-                min_size=min_size,
+                min_size=0,  # the driver would log a traceback whenever it cannot keep the others up
                 max_size=max_size,
                 timeout=connect_timeout,
                 command_timeout=20.0,
@@ -147,11 +150,32 @@ class Database:
                 reset=_keep_session,
                 server_settings={**SESSION_SETTINGS, "application_name": application_name},
             )
+            await database._arrive(wait)
         except (ValueError, asyncpg.ClientConfigurationError) as exc:
             raise ConfigurationError(f"not a usable database address: {exc}") from exc
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as exc:
             raise unconnected(exc) from exc
         return database
+
+    async def _arrive(self, wait: float) -> None:
+        """Make the first connection, within ``wait`` seconds if the server is away or still starting."""
+        loop = asyncio.get_running_loop()
+        deadline, tries = loop.time() + wait, 0
+        try:
+            while True:
+                try:
+                    await self._pool.release(await self._pool.acquire())
+                    return
+                except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, OldTimeline) as exc:
+                    pause = min(1.0, 0.05 * 2**tries) * (0.5 + random.random())
+                    if not lost(exc) or loop.time() + pause > deadline:
+                        raise
+                    log.warning("database_not_ready", error=type(exc).__name__, reason=str(exc), tries=tries + 1)
+                tries += 1
+                await asyncio.sleep(pause)
+        except BaseException:
+            self._pool.terminate()
+            raise
 
     def on_failover(self, call: Callable[[], None]) -> None:
         """Call this when the system has gone to another timeline: what is known of its rows may be undone."""
@@ -238,7 +262,8 @@ class Database:
             await fault(f"{point}.after_send")
         except BaseException as exc:
             if lost(exc):
-                connection.terminate()
+                with suppress(asyncpg.InterfaceError):  # the pool has dropped it already
+                    connection.terminate()
             raise
         finally:
             await self._pool.release(connection, timeout=2.0)

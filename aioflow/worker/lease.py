@@ -90,9 +90,7 @@ class Lease:
             await store.db.close()
 
     async def _connect(self) -> Database:
-        return await Database.connect(
-            self._dsn, min_size=1, max_size=1, application_name="aioflow lease", patience=self._ttl / 3
-        )
+        return await Database.connect(self._dsn, max_size=1, application_name="aioflow lease", patience=self._ttl / 3)
 
     async def _renew(self, store: Store) -> bool:
         stalled = time.monotonic() - self._ticked

@@ -45,6 +45,7 @@ class WorkerSettings:
         queues: queues in order of preference; empty: those that the registered workflows and activities name.
         poll_interval: pause between looks at the queues when nothing wakes the worker, plus up to a fifth.
         lease_ttl: how long after the worker's death its work is given to others.
+        start_patience: how long a worker that starts waits for a database that is away, or still starting itself.
         loop_stall: a loop that has not run for so long is given up: the lease is no longer renewed.
         cached_runs: suspended runs kept in memory.
         cached_bytes: sum of the sizes of their histories.
@@ -70,6 +71,7 @@ class WorkerSettings:
     queues: tuple[str, ...] = ()
     poll_interval: float = 1.0
     lease_ttl: float = 10.0
+    start_patience: float = 30.0
     loop_stall: float = 60.0
     cached_runs: int = 1_000
     cached_bytes: int = 256 * 1024 * 1024
@@ -113,7 +115,7 @@ class WorkerSettings:
         for name in spans:
             if not 0 < getattr(self, name) < float("inf"):
                 raise ConfigurationError(f"WorkerSettings({name}=) is a number of seconds above zero")
-        for name in ("drain_grace", "cancel_grace", "abandoned_threads"):
+        for name in ("start_patience", "drain_grace", "cancel_grace", "abandoned_threads"):
             if getattr(self, name) < 0:
                 raise ConfigurationError(f"WorkerSettings({name}=) is zero or more")
         queues: Any = self.queues

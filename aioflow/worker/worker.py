@@ -175,7 +175,8 @@ class Worker:
             )
 
     async def _connect(self, stack: AsyncExitStack, size: int, name: str) -> Database:
-        db = await Database.connect(self._dsn, max_size=size, application_name=name)
+        wait = self._profile.settings.start_patience
+        db = await Database.connect(self._dsn, max_size=size, application_name=name, wait=wait)
         stack.push_async_callback(_unhindered, db.close)
         return db
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from structlog.testing import capture_logs
 
 from aioflow import Workflow, activity, await_signal, timer
 from aioflow.client import Client
@@ -181,12 +182,25 @@ async def test_a_worker_outlives_its_database(database: str, client: Client, sho
     assert len(started) == 1
 
 
+async def test_a_worker_that_starts_waits_for_its_database(database: str, client: Client, short_tmp: Path) -> None:
+    link = Link(database, short_tmp)
+    with capture_logs() as logs:
+        starting = asyncio.create_task(Worker(Endpoint(link.dsn), workflows=[Doubling], activities=[double]).run())
+        await eventually(lambda: [one for one in logs if one["event"] == "database_not_ready"])
+        async with link:
+            assert await (await client.start(Doubling, 3)).result(timeout=20) == 6
+            starting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await starting
+
+
 async def test_a_worker_needs_its_database_to_start(empty_database: str) -> None:
     with pytest.raises(SchemaNotMigrated):
         async with Worker(Endpoint(empty_database), activities=[double]):
             pass
+    settings = dataclasses.replace(QUICK, start_patience=0.1)
     with pytest.raises(DatabaseUnavailable):
-        async with Worker(Endpoint("postgresql://nobody@127.0.0.1:1/none"), activities=[double]):
+        async with Worker(Endpoint("postgresql://nobody@127.0.0.1:1/none"), activities=[double], settings=settings):
             pass
 
 
@@ -210,10 +224,12 @@ async def test_leaving_lets_running_work_end(client: Client, sql: asyncpg.Connec
 
 async def test_what_does_not_end_in_time_is_given_back(client: Client, sql: asyncpg.Connection[Any]) -> None:
     settings = dataclasses.replace(QUICK, drain_grace=0.1)
-    async with worker(client, Waiting, waiting, settings=settings):
-        instance = await client.start(Waiting, "x")
-        await eventually(lambda: len(started) == 1)
+    with capture_logs() as logs:
+        async with worker(client, Waiting, waiting, settings=settings):
+            instance = await client.start(Waiting, "x")
+            await eventually(lambda: len(started) == 1)
     assert events == ["cancelled"]
+    assert [one["activity"] for one in logs if one["event"] == "activity_given_back"] == ["waiting"]
     row = await sql.fetchrow("select owner, attempt, deliveries from aioflow.activity")
     assert row is not None
     assert (row["owner"], row["attempt"], row["deliveries"]) == (None, 1, 0)
