@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+import structlog
+
 from aioflow.client.outcomes import refused
 from aioflow.client.plain import check_reason
 from aioflow.client.session import RETRY_KEY_KEPT, Session
@@ -23,6 +25,8 @@ from aioflow.store.rows import CancelRequest, DeliveryOutcome, SignalRequest, Te
 _UNSET_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)  # the database says when
 CLOSING_PATIENCE: Final = 3.0
 _PAUSE: Final = 0.02
+
+log = structlog.get_logger("aioflow.client")
 
 
 async def signal(
@@ -111,5 +115,7 @@ async def _deliver(session: Session, key: InstanceKey, send: Callable[[], Awaita
         pause *= 1.5
     if answer.outcome not in ("accepted", "duplicate"):
         raise refused(key, answer.outcome)
+    if answer.outcome == "duplicate":
+        log.debug("request_repeated", instance_id=key.instance_id, run_id=str(answer.run_id))
     if answer.ready and answer.queue is not None:
         session.wake(answer.queue)

@@ -8,6 +8,8 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+import structlog
+
 from aioflow.client.known import Target
 from aioflow.client.outcomes import refused_start
 from aioflow.client.session import RETRY_KEY_KEPT, Session
@@ -18,6 +20,8 @@ from aioflow.errors import ArgumentError
 from aioflow.store.rows import ReserveRequest, StartRequest
 
 _UNSET_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)  # the database says when
+
+log = structlog.get_logger("aioflow.client")
 
 
 class Started(NamedTuple):
@@ -59,6 +63,8 @@ async def start(
     answer = await session.start(request)
     if answer.outcome not in ("started", "existing") or answer.run_id is None:
         raise refused_start(key, answer.outcome, answer.run_id, request.reuse)
+    if answer.again:
+        log.debug("request_repeated", instance_id=key.instance_id, run_id=str(answer.run_id))
     if answer.outcome == "started":
         session.wake(target.queue)
         session.known.note(key, target.name)

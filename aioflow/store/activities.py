@@ -19,7 +19,9 @@ from aioflow.store.rows import (
     RetryOutcome,
     key_of,
 )
+from aioflow.telemetry import get_logger
 
+log = get_logger("aioflow.store")
 _CLAIMED = (
     "run_id",
     "ref",
@@ -112,6 +114,8 @@ class Activities:
             [str(o.token) for o in outcomes],
             point="completion_verdict",
         )
+        for outcome in (outcomes[r["ord"] - 1] for r in rows):
+            log.info("completion_recognised", instance_id=outcome.key.instance_id, run_id=str(outcome.run_id))
         return [r["ord"] - 1 for r in rows]
 
     async def retry_activities(self, retries: Sequence[ActivityRetry]) -> list[RetryOutcome]:

@@ -18,8 +18,10 @@ from aioflow.store.rows import (
     ReleaseRun,
     key_of,
 )
+from aioflow.telemetry import get_logger
 
 _PAGE = 1000
+log = get_logger("aioflow.store")
 
 
 def record_of(row: Any) -> Record:
@@ -174,6 +176,8 @@ class Tasks:
             [c.base_seq for c in commits],
             point="commit_verdict",
         )
+        for commit in (commits[r["ord"] - 1] for r in rows if r["committed"]):
+            log.info("commit_recognised", instance_id=commit.key.instance_id, run_id=str(commit.run_id))
         return [
             CommitOutcome("ok", r["wake_gen"], r["clock"], r["ready"], r["mine"])
             if r["committed"]

@@ -159,6 +159,7 @@ class ActivityTasks:
             self._session.doubt(row.token)
         else:
             if queue is not None:
+                log.info("activity_given_back", **_ids(row))
                 self._waker.activities_ready(queue, None)
 
     async def _report(self, attempt: Attempt, ending: Ending) -> None:

@@ -50,7 +50,7 @@ class Claimer(Generic[T]):
         self._batch = min(_LEAST, batch)
         self._stopped = False
         self._failures = 0
-        self._overdue = False
+        self._overdue = self._unasked = False
 
     def stop(self) -> None:
         """Claim nothing more; a claim that is under way is still handed on."""
@@ -71,6 +71,8 @@ class Claimer(Generic[T]):
                 work.slots.release(places - len(items))
             if items:
                 self._overdue = False
+                if self._unasked:
+                    log.debug("poll_found", work=work.name, items=len(items))
                 await fault(f"claim.{work.name}.before_start")
                 work.start(items)
             # As much as there was last time, and room for more: asking for much costs even when there is little.
@@ -93,8 +95,9 @@ class Claimer(Generic[T]):
         return items
 
     async def _sleep(self) -> None:
-        """Until woken, until the next thing is due, or for a while."""
+        """Until woken, until the next thing is due, or for a while. ``_unasked``: for a while, and nobody woke it."""
         pause = jittered(self._poll)
+        self._unasked = False
         if self._failures:
             await anyio.sleep(backoff(self._failures, 0.1, self._poll))
             return
@@ -109,5 +112,7 @@ class Claimer(Generic[T]):
                 return
         elif due is not None:
             self._overdue = False
+        nothing_due = due is None or due > pause
+        if due is not None and due > 0:
             pause = min(pause, due)
-        await self._work.wake.wait(pause)
+        self._unasked = not await self._work.wake.wait(pause) and nothing_due

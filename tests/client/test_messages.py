@@ -8,6 +8,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from structlog.testing import capture_logs
 
 from aioflow import Workflow
 from aioflow import signal as decorate
@@ -67,7 +68,9 @@ async def test_a_key_of_the_caller_is_one_signal(client: Client, sql: asyncpg.Co
     instance = await client.start(Orders.options(id="a"), Order("o"))
     keyed = Orders.note.options(key="k")
     await asyncio.gather(*(client.signal("a", keyed, "x") for _ in range(5)))
-    await instance.signal(keyed, "x")
+    with capture_logs() as logs:
+        await instance.signal(keyed, "x")
+    assert [(one["event"], one["instance_id"]) for one in logs] == [("request_repeated", "a")]
     assert await inbox(sql) == 1
     with pytest.raises(RequestConflict):
         await instance.signal(keyed, "y")

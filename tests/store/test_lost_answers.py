@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import anyio
 import asyncpg
 import pytest
+from structlog.testing import capture_logs
 
 from aioflow.core.fault import set_fault_hook
 from aioflow.errors import DatabaseUnavailable, StoreError
@@ -86,8 +87,11 @@ async def test_commits_of_a_batch_are_sorted_out_one_by_one(bench: Bench, faults
     commits = [bench.decide(loaded) for loaded in loads]
     commits[1].token = ids()
     faults.lose("commit.after_send")
-    outcomes = await bench.store.commit(commits)
+    with capture_logs() as logs:
+        outcomes = await bench.store.commit(commits)
     assert [o.status for o in outcomes] == ["ok", "fenced", "ok"]
+    told = [(one["event"], one["instance_id"]) for one in logs]
+    assert sorted(told) == [("commit_recognised", "i0"), ("commit_recognised", "i2")]
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -119,10 +123,12 @@ async def test_completion_consumed_meanwhile_is_found_in_history(bench: Bench, f
     (attempt,) = await bench.claim_activities()
     assert (await bench.complete(attempt)).recorded
     await bench.step()
-    faults.lose("complete_activities.before_send")
-    assert (await bench.complete(attempt)).recorded
-    faults.lose("complete_activities.before_send")
-    assert not (await bench.complete(attempt, token=ids())).recorded
+    with capture_logs() as logs:
+        faults.lose("complete_activities.before_send")
+        assert (await bench.complete(attempt)).recorded
+        faults.lose("complete_activities.before_send")
+        assert not (await bench.complete(attempt, token=ids())).recorded
+    assert [one["event"] for one in logs] == ["completion_recognised"]
 
 
 async def test_a_lost_claim_is_told_and_given_back(bench: Bench, faults: Faults) -> None:

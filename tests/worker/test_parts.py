@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from aioflow.core.keys import InstanceKey
 from aioflow.errors import DatabaseUnavailable
@@ -267,6 +268,22 @@ async def test_a_wake_up_a_due_time_and_a_poll_all_lead_to_a_look() -> None:
         group.start_soon(polling.claimer(poll=0.01).run)
         await eventually(lambda: len(polling.limits) > 3)
         group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("woken", "due"), [(True, None), (False, 0.01), (False, None)])
+async def test_what_a_poll_finds_though_nobody_woke_it_is_told(woken: bool, due: float | None) -> None:
+    source = Source()
+    source.due = due
+    with capture_logs() as logs:
+        async with anyio.create_task_group() as group:
+            group.start_soon(source.claimer(poll=0.1 if (woken, due) == (False, None) else 60.0).run)
+            await eventually(lambda: source.limits)
+            source.ready = [1]
+            if woken:
+                source.wake.set()
+            await eventually(lambda: source.started == [1])
+            group.cancel_scope.cancel()
+    assert [one["event"] for one in logs] == ([] if woken or due else ["poll_found"])
 
 
 async def test_work_that_stays_due_is_not_asked_for_all_the_time() -> None:
