@@ -23,6 +23,7 @@ AioflowError
 │   ├── InstanceAlreadyExists
 │   ├── InstanceClosed
 │   ├── InstanceClosing           retryable: the instance is about to close
+│   ├── InstanceFull              retryable: too many signals wait for the instance
 │   ├── UnknownNamespace
 │   ├── UnknownWorkflow
 │   ├── UnknownSignal
@@ -172,6 +173,10 @@ class InstanceClosed(ClientError):
 
 class InstanceClosing(ClientError):
     """The instance is about to close and takes no new messages just now; the call may be repeated."""
+
+
+class InstanceFull(ClientError):
+    """10,000 signals wait for the instance and its run has not taken them; the call may be repeated later."""
 
 
 class UnknownNamespace(ClientError):

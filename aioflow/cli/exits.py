@@ -44,7 +44,13 @@ _CODES: tuple[tuple[tuple[type[BaseException], ...], ExitCode], ...] = (
         ExitCode.NOT_FOUND,
     ),
     (
-        (errors.InstanceAlreadyExists, errors.InstanceClosed, errors.InstanceClosing, errors.RequestConflict),
+        (
+            errors.InstanceAlreadyExists,
+            errors.InstanceClosed,
+            errors.InstanceClosing,
+            errors.InstanceFull,
+            errors.RequestConflict,
+        ),
         ExitCode.CONFLICT,
     ),
     ((errors.ResultTimeout,), ExitCode.TIMEOUT),

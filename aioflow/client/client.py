@@ -191,7 +191,7 @@ class Client:
         """Send a signal, by its definition (``Class.approve``) or name, and return once it is stored.
 
         It is delivered once, even when an answer is lost; ``Class.approve.options(key=...)`` makes repeated calls
-        one signal too. Raises `InstanceNotFound`, `InstanceClosed`, `InstanceClosing`, `UnknownSignal`,
+        one signal too. Raises `InstanceNotFound`, `InstanceClosed`, `InstanceClosing`, `InstanceFull`, `UnknownSignal`,
         `ArgumentError`, `EncodeError`, `PayloadTooLarge`, `RequestConflict`, `UnknownWorkflow`.
         """
         await self.instance(id).signal(signal, *args, **kwargs)

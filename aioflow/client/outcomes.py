@@ -10,6 +10,7 @@ from aioflow.errors import (
     InstanceAlreadyExists,
     InstanceClosed,
     InstanceClosing,
+    InstanceFull,
     InstanceNotFound,
     RequestConflict,
     UnknownNamespace,
@@ -41,6 +42,8 @@ def refused(key: InstanceKey, outcome: str) -> ClientError:
             return InstanceClosed(f"{name} is closed and takes no more messages")
         case "closing":
             return InstanceClosing(f"{name} is about to close; try again")
+        case "full":
+            return InstanceFull(f"too many signals wait for {name} already; try again when its run has taken some")
         case "conflict":
             return RequestConflict(f"the request key was used before on {name}, with another body")
         case "unknown":

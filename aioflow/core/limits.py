@@ -12,7 +12,7 @@ class Limits:
     ``payload`` bounds one value; ``step_bytes`` all that the code gives to activities and side effects while one event
     is applied: one statement writes it, arguments twice, and the driver takes less than a gigabyte.
 
-    ``history_soft`` is where ``continue_as_new`` is due, ``history_hard`` where the run fails.
+    At ``history_soft`` events the worker warns, once; past ``history_hard`` the run fails.
     """
 
     payload: int = 2 * 1024 * 1024
@@ -21,4 +21,3 @@ class Limits:
     history_hard: int = 50_000
     pending_activities: int = 10_000
     timers: int = 10_000
-    signals: int = 10_000

@@ -99,10 +99,11 @@ class DeliveryOutcome(NamedTuple):
     """What became of a delivery. ``ready``: the run may be claimed, so waking ``queue`` helps.
 
     ``accepted``, ``duplicate`` (the key, or the cancel request, was there before), ``conflict`` (key with another
-    body), ``closing`` (come back soon), ``closed``, ``unknown``, ``unknown_namespace``.
+    body), ``closing`` (come back soon), ``full`` (too many signals wait), ``closed``, ``unknown``,
+    ``unknown_namespace``.
     """
 
-    outcome: Literal["accepted", "duplicate", "conflict", "closing", "closed", "unknown", "unknown_namespace"]
+    outcome: Literal["accepted", "duplicate", "conflict", "closing", "full", "closed", "unknown", "unknown_namespace"]
     run_id: UUID | None
     queue: str | None
     ready: bool

@@ -213,6 +213,9 @@ class WorkflowTasks:
     def _announce(self, task: RunTask, commit: Commit, decision: Decision, outcome: CommitOutcome) -> None:
         """Tell what follows from a commit, now that it is one."""
         claimed, waker = task.claimed, self._waker
+        before, limits = commit.base_seq - 1, self._settings.limits
+        if before <= limits.history_soft < (events := before + len(commit.records)):
+            log.warning("history_long", events=events, most=limits.history_hard, **_ids(claimed))
         for queue, name in {(one.queue, one.activity) for one in commit.activities}:
             waker.activities_ready(queue, name, len(commit.activities))
         if commit.close or commit.cancelled_activities:

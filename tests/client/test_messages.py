@@ -19,6 +19,7 @@ from aioflow.errors import (
     EncodeError,
     InstanceClosed,
     InstanceClosing,
+    InstanceFull,
     InstanceNotFound,
     RequestConflict,
     UnknownSignal,
@@ -190,6 +191,21 @@ async def test_an_instance_about_to_close_is_asked_again(
     with pytest.raises(InstanceClosing):
         await instance.signal(Orders.note, "y")
     assert await inbox(sql) == 1
+
+
+async def test_a_flood_of_signals_is_refused_with_a_typed_error(client: Client, sql: asyncpg.Connection) -> None:
+    instance = await client.start(Orders.options(id="a"), Order("o"))
+    await sql.execute(
+        "insert into aioflow.inbox (shard, namespace, instance_id, gen, idx, kind, version, accepted_at)"
+        " select h.shard, h.namespace, h.instance_id, h.wake_gen + n, 0, 'SignalReceived', 1, aioflow.clock()"
+        " from aioflow.instance_hot h, generate_series(1, 10000) n"
+    )
+    await sql.execute("update aioflow.instance_hot set wake_gen = wake_gen + 10000")
+    with pytest.raises(InstanceFull, match="try again when its run has taken some"):
+        await instance.signal(Orders.note, "x")
+    assert await inbox(sql) == 10_000
+    await instance.cancel()
+    await instance.terminate()
 
 
 # -- cancel and terminate -------------------------------------------------------------------------

@@ -162,11 +162,10 @@ MEANING = {
 LIMITS = {
     "payload": "bytes of one stored value: arguments, a result, a signal; `PayloadTooLarge`",
     "step_bytes": "bytes that a run gives to activities and side effects in one step; `StructuralLimitExceeded`",
-    "history_soft": "events at which a run should go on as a new one; not enforced in this version",
+    "history_soft": "events at which the worker warns that a run grows long (`history_long` in its log, once)",
     "history_hard": "events at which a run fails, with `StructuralLimitExceeded`",
     "pending_activities": "activities without an outcome; `StructuralLimitExceeded`",
     "timers": "timers that have not fired; `StructuralLimitExceeded`",
-    "signals": "signals that nobody took yet; not enforced in this version",
 }
 ALIASES = {"queues": "`AIOFLOW_QUEUE`", "modules": "`AIOFLOW_MODULE`, `AIOFLOW_APP`"}
 DATA_DIR = "`/var/lib/aioflow` for root, else `aioflow` under `$XDG_DATA_HOME` or `~/.local/share`"
@@ -206,9 +205,9 @@ def settings_page() -> str:
         "For workers in Python: `Worker(client, settings=WorkerSettings(...))`, from `aioflow.worker`. Durations are\n"
         "seconds.\n\n" + table(("name", "meaning", "default"), worker) + "\n## Limits\n\n"
         "How large a run may grow: `WorkerSettings(limits=Limits(...))`, from `aioflow.core.limits`. `payload` and\n"
-        "`step_bytes` are in bytes, the others are counts. The client has `Client.connect(..., payload_limit=)` for what it sends.\n\n"
-        + table(("name", "default"), limits)
-        + "\n## `RetryPolicy`\n\n"
+        "`step_bytes` are in bytes, the others are counts. The client has `Client.connect(..., payload_limit=)` for\n"
+        "what it sends. How many signals may wait for one instance is decided by the database: about 10,000, then\n"
+        "senders get `InstanceFull`.\n\n" + table(("name", "default"), limits) + "\n## `RetryPolicy`\n\n"
         "Of an activity; see [authoring](authoring.md#retrypolicy). Durations are seconds or `timedelta`.\n\n"
         + table(("name", "default"), retry)
     )

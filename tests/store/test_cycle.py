@@ -9,7 +9,7 @@ import pytest
 from aioflow.core import events as ev
 from aioflow.core.versions import decode
 from aioflow.store import rows
-from tests.store.bench import NOW, Bench, activity, completed, inputs, key, later, record, signalled, started
+from tests.store.bench import NOW, Bench, activity, completed, ids, inputs, key, later, record, signalled, started
 
 
 async def test_a_run_from_start_to_result(bench: Bench) -> None:
@@ -64,6 +64,43 @@ async def test_signals_are_consumed_in_order_of_acceptance(bench: Bench) -> None
     assert {(o.outcome, o.ready) for o in outcomes} == {("accepted", True)}
     loaded = await bench.load(await bench.claim_one())
     assert [r.ref for r in inputs(loaded)] == [None, "0", "1", "2", "3", "4"]
+
+
+async def test_too_many_waiting_signals_are_refused_until_some_are_taken(bench: Bench) -> None:
+    async def told(instance: str, count: int = 1, key: str | None = None) -> list[str]:
+        found = await bench.conn.fetch(
+            "select outcome from aioflow.signal($1, $2, $3, $4, $5, $6, $7, $8, $9, 5)",
+            ["default"] * count,
+            [instance] * count,
+            [1] * count,
+            [ids().hex for _ in range(count)],
+            ['{"name":"n"}'] * count,
+            [None] * count,
+            [key] * count,
+            [None] * count,
+            [None] * count,
+        )
+        return [r["outcome"] for r in found]
+
+    await bench.start("busy")
+    await bench.start("idle")
+    request = rows.ReserveRequest(namespace="default", instance_id="reserved", workflow="W", queue="q")
+    await bench.store.reserve([request])
+    for name in ("busy", "reserved"):
+        assert await told(name, 4) == ["accepted"] * 4
+        assert await told(name) == ["accepted"]
+        assert await told(name, 2) == ["full", "full"]
+        assert await told(name, 1, "k") == ["full"]  # and the key is not used up
+    assert await told("idle") == ["accepted"]
+    assert (await bench.cancel("busy")).outcome == "accepted"
+    before = await bench.hot("busy")
+    assert await told("busy") == ["full"]
+    assert await bench.hot("busy") == before
+    runs = {run.key.instance_id: run for run in await bench.claim()}
+    (outcome,) = await bench.store.commit([bench.decide(await bench.load(runs["busy"]))])
+    assert outcome.status == "ok"
+    assert await told("busy", 1, "k") == ["accepted"]
+    await bench.healthy()
 
 
 async def test_what_is_due_next_is_told_past_the_work_of_others(bench: Bench) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import asyncpg
 import pytest
+from structlog.testing import capture_logs
 
 from aioflow import Workflow, activity, await_condition, query, signal, timer, workflow_info
 from aioflow.client import Client
@@ -244,6 +245,24 @@ async def test_what_came_in_one_load_is_written_in_parts_when_it_is_large(
     )
     assert sum(row["size"] > 1_000 for row in sizes) > 3
     assert await sql.fetchval("select count(*) from aioflow.history where kind = 'ActivityScheduled'") == 20
+
+
+class Growing(Workflow):
+    async def handle(self) -> None:
+        for _ in range(6):
+            await timer(0.001)
+
+
+@pytest.mark.parametrize("cached", [1_000, 1])
+async def test_a_history_that_grows_long_is_told_once(client: Client, cached: int) -> None:
+    for soft in (1, 5, 6, 100):
+        settings = dataclasses.replace(QUICK, cached_runs=cached, limits=Limits(history_soft=soft))
+        with capture_logs() as logs:
+            async with worker(client, Growing, settings=settings):
+                await (await client.start(Growing)).result(timeout=20)
+        told = [one["events"] for one in logs if one["event"] == "history_long"]
+        assert len(told) == (soft < 100)
+        assert all(soft < events <= soft + 2 for events in told)
 
 
 class Busy(Workflow):

@@ -8,6 +8,7 @@ from aioflow.errors import (
     InstanceAlreadyExists,
     InstanceClosed,
     InstanceClosing,
+    InstanceFull,
     InstanceNotFound,
     InvalidInstanceId,
     PayloadError,
@@ -23,7 +24,7 @@ _STATUS: tuple[tuple[tuple[type[AioflowError], ...], int], ...] = (
     ((WorkflowFailed, WorkflowTimedOut), 422),
     ((ArgumentError, InvalidInstanceId, PayloadError), 422),
     ((ResultTimeout,), 202),  # no error: the order is still open
-    ((DatabaseUnavailable, InstanceClosing, QueryFailed), 503),  # worth another try
+    ((DatabaseUnavailable, InstanceClosing, InstanceFull, QueryFailed), 503),  # worth another try
 )
 
 

@@ -4,7 +4,7 @@
 -- A key that the caller chose goes in a call of its own, since its insert may wait; generated keys may share one.
 --
 -- Outcomes: accepted; duplicate (the key was used before, nothing done again); conflict (the key was used with
--- another body); closing (come back soon); closed; unknown; unknown_namespace.
+-- another body); closing (come back soon); full (of signals: come back later); closed; unknown; unknown_namespace.
 
 -- Remember request keys. Returns the items that may go on: those without a key or with a new one.
 create function aioflow.claim_keys(
@@ -71,10 +71,11 @@ end $$;
 
 -- Bump and insert: the one statement in which every delivery ends. Locks the hot rows in key order, bumps
 -- them unconditionally and inserts at the generation its own bump returned. Returns a row per item that has a
--- hot row: ``ready`` when the run is claimable by it, so that its queue may be woken.
+-- hot row: ``ready`` when the run is claimable by it, so that its queue may be woken. ``p_most``: refuse when about so
+-- many of this kind wait already; they are only counted when there may be, at 256 for each delivery.
 create function aioflow.deliver(
   p_take integer[], p_namespace text[], p_instance text[], p_kind text, p_version smallint[], p_ref text[],
-  p_attrs text[], p_payload bytea[])
+  p_attrs text[], p_payload bytea[], p_most integer default null)
   returns table (ord integer, outcome text, run_id uuid, queue text, ready boolean)
   language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -86,20 +87,28 @@ begin
       from unnest(p_namespace, p_instance, p_version, p_ref, p_attrs, p_payload)
            with ordinality as i(ns, id, version, ref, attrs, payload, ord)
      where i.ord = any (p_take)
-  ), locked as materialized (
-    select h.shard, h.namespace, h.instance_id, h.run_id, h.queue, h.sealed, h.owner
+  ), hot as materialized (
+    select h.shard, h.namespace, h.instance_id, h.run_id, h.queue, h.sealed, h.owner, h.wake_gen - h.ack_gen as behind
       from aioflow.instance_hot h
       join (select distinct i.shard, i.ns, i.id from item i) t
         on (h.shard, h.namespace, h.instance_id) = (t.shard, t.ns, t.id)
      order by h.shard, h.namespace, h.instance_id
        for no key update of h
+  ), locked as materialized (
+    select h.*, case when h.sealed then 'closing'
+                     when h.behind * 256 >= p_most and exists (
+                       select from aioflow.inbox b
+                        where (b.shard, b.namespace, b.instance_id) = (h.shard, h.namespace, h.instance_id)
+                          and b.kind = p_kind offset p_most - 1) then 'full'
+                     else 'accepted' end as outcome
+      from hot h
   ), bumped as (
     update aioflow.instance_hot h
        set wake_gen = h.wake_gen + 1,
            visible_at = case when h.owner is null and h.run_id is not null
                              then least(h.visible_at, aioflow.clock()) else h.visible_at end
       from locked l
-     where (h.shard, h.namespace, h.instance_id) = (l.shard, l.namespace, l.instance_id) and not l.sealed
+     where (h.shard, h.namespace, h.instance_id) = (l.shard, l.namespace, l.instance_id) and l.outcome = 'accepted'
     returning h.shard, h.namespace, h.instance_id, h.wake_gen
   ), stored as (
     insert into aioflow.inbox
@@ -108,16 +117,17 @@ begin
            aioflow.clock(), i.attrs, i.payload
       from bumped b join item i on (b.shard, b.namespace, b.instance_id) = (i.shard, i.ns, i.id)
   )
-  select i.ord::integer, case when l.sealed then 'closing' else 'accepted' end, l.run_id, l.queue,
-         l.owner is null and l.run_id is not null and not l.sealed
+  select i.ord::integer, l.outcome, l.run_id, l.queue,
+         l.owner is null and l.run_id is not null and l.outcome = 'accepted'
     from item i join locked l on (l.shard, l.namespace, l.instance_id) = (i.shard, i.ns, i.id);
 end $$;
 
 -- Send signals. ``p_ref`` is the signal's id, ``p_attrs`` a JSON object with its name, ``p_payload`` its
--- arguments; ``p_keep``: seconds a key is remembered, null as long as the instance is kept.
+-- arguments; ``p_keep``: seconds a key is remembered, null as long as the instance is kept. ``p_most``: how many may
+-- wait for one instance.
 create function aioflow.signal(
   p_namespace text[], p_instance text[], p_version smallint[], p_ref text[], p_attrs text[], p_payload bytea[],
-  p_key text[], p_digest bytea[], p_keep double precision[])
+  p_key text[], p_digest bytea[], p_keep double precision[], p_most integer default 10000)
   returns table (ord integer, outcome text, run_id uuid, queue text, ready boolean)
   language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -130,9 +140,9 @@ declare
 begin
   for ord, outcome, run_id, queue, ready in
       select d.* from aioflow.deliver(fresh, p_namespace, p_instance, 'SignalReceived',
-                                      p_version, p_ref, p_attrs, p_payload) d loop
+                                      p_version, p_ref, p_attrs, p_payload, p_most) d loop
     done := done || ord;
-    if outcome = 'closing' then failed := failed || ord; end if;
+    if outcome <> 'accepted' then failed := failed || ord; end if;
     return next;
   end loop;
   for ord in select i from generate_series(1, cardinality(p_instance)) i where i <> all (done) loop
