@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
 
@@ -20,6 +20,7 @@ from aioflow.store.pool import Database
 from aioflow.store.store import Store
 from aioflow.telemetry import get_logger
 from aioflow.worker.backoff import persist
+from aioflow.worker.beside import Beside
 from aioflow.worker.cache import RunCache
 from aioflow.worker.engine import Engine, Shared
 from aioflow.worker.session import Profile, Session
@@ -85,7 +86,7 @@ class Worker:
         )
         self._drain, self._stopped = anyio.Event(), anyio.Event()
         self._exhausted = self._started = False
-        self._stack: AsyncExitStack | None = None
+        self._beside = Beside(self._live, f"worker {self.identity}")
         self._session: Session | None = None
 
     @property
@@ -104,37 +105,20 @@ class Worker:
         return self._started
 
     async def __aenter__(self) -> Worker:
-        if self._stack is not None:
+        if self._beside.entered:
             raise RuntimeError("a worker is entered once; make another one")
         aio.install()
         scopes.install()
         guard.install()
-        stack = self._stack = AsyncExitStack()
-        try:
-            shared = await stack.enter_async_context(self._shared())
-            session = self._session = Session(shared.store, self._profile)
-            await session.register()
-            group = await stack.enter_async_context(anyio.create_task_group())
-            group.start_soon(shared.stepper.watch)
-            group.start_soon(self._serve, shared, session)
-            stack.push_async_callback(self._end, group.cancel_scope)
-        except BaseException:
-            await stack.aclose()
-            raise
+        await self._beside.enter()
         self._started = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._stack is not None
-        try:
-            await self._stack.__aexit__(kind, error, trace)
-        except BaseExceptionGroup as group:
-            if len(group.exceptions) > 1:
-                raise
-            if group.exceptions[0] is not error:  # what the body raised goes on as it is
-                raise group.exceptions[0] from group
+        self._drain.set()
+        await self._beside.leave()
 
     async def run(self) -> None:
         """Enter, and work until cancelled or drained."""
@@ -151,6 +135,18 @@ class Worker:
         self._drain.set()
 
     # -- inside -----------------------------------------------------------------------------------
+
+    async def _live(self, up: Callable[[], None]) -> None:
+        """All that a worker does, from its connections on; ends when it was drained."""
+        async with self._shared() as shared:
+            session = self._session = Session(shared.store, self._profile)
+            await session.register()
+            with _lone_errors():
+                async with anyio.create_task_group() as group:
+                    group.start_soon(shared.stepper.watch)
+                    up()
+                    await self._serve(shared, session)
+                    group.cancel_scope.cancel()
 
     @asynccontextmanager
     async def _shared(self) -> AsyncIterator[Shared]:
@@ -184,7 +180,8 @@ class Worker:
         """Work, under a new registration whenever the lease was lost."""
         try:
             while True:
-                await self._work(shared, session)
+                with _lone_errors():
+                    await Engine(shared, session).run(self._drain)
                 shared.cache.clear()
                 if self._drain.is_set():
                     break
@@ -202,20 +199,6 @@ class Worker:
         finally:
             self._stopped.set()
 
-    async def _work(self, shared: Shared, session: Session) -> None:
-        try:
-            await Engine(shared, session).run(self._drain)
-        except BaseExceptionGroup as group:
-            if len(group.exceptions) > 1:
-                raise
-            raise group.exceptions[0] from group
-
-    async def _end(self, scope: anyio.CancelScope) -> None:
-        """Drain, whatever ended the body; then stop the rest."""
-        with anyio.CancelScope(shield=True):
-            await self.drain()
-        scope.cancel()
-
     def _fail_over(self) -> None:
         """The database went to another timeline, on which what is held and cached may never have happened."""
         log.warning("database_failed_over", identity=self.identity)
@@ -227,6 +210,17 @@ class Worker:
         log.critical("worker_exhausted", identity=self.identity)
         self._exhausted = True
         self._drain.set()
+
+
+@contextmanager
+def _lone_errors() -> Iterator[None]:
+    """What a group of tasks raises, as it is when it is the only one."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) > 1:
+            raise
+        raise group.exceptions[0] from group
 
 
 async def _unhindered(close: Callable[[], Awaitable[None]]) -> None:

@@ -6,9 +6,11 @@ import asyncio
 import dataclasses
 import threading
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import anyio
 import asyncpg
 import pytest
 from structlog.testing import capture_logs
@@ -21,6 +23,7 @@ from aioflow.store.pool import Database
 from aioflow.store.rows import WorkerRow
 from aioflow.store.store import Store
 from aioflow.worker import Endpoint, Worker, WorkerSettings
+from aioflow.worker.engine import Engine
 from tests.support import eventually
 from tests.worker.conftest import QUICK, worker
 from tests.worker.link import Link
@@ -275,6 +278,63 @@ async def test_the_body_of_a_worker_raises_what_it_raises(client: Client) -> Non
     with pytest.raises(KeyError):
         async with worker(client, Doubling):
             raise KeyError("one")
+
+
+async def test_workers_of_one_task_are_left_in_any_order(client: Client, sql: asyncpg.Connection[Any]) -> None:
+    first, second, third = worker(client, Doubling), worker(client, double), worker(client, Listening)
+    for one in (first, second, third):
+        await one.__aenter__()
+    assert await (await client.start(Doubling, 4)).result(timeout=20) == 8
+    with anyio.CancelScope():  # a scope of the caller between them does no harm either
+        await first.__aexit__(None, None, None)
+        await third.__aexit__(None, None, None)
+    await asyncio.create_task(second.__aexit__(None, None, None))  # nor does another task
+    assert await sql.fetchval("select bool_and(dead) from aioflow.worker")
+
+
+async def test_a_block_that_runs_out_of_time_drains(client: Client, sql: asyncpg.Connection[Any]) -> None:
+    gate.set()
+    with anyio.CancelScope() as scope:
+        async with worker(client, Waiting, waiting):
+            first = await client.start(Waiting, "x")
+            scope.cancel()
+            await anyio.sleep_forever()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(None) as timeout, worker(client, Waiting, waiting):
+            assert await first.result() == "x"
+            timeout.reschedule(asyncio.get_running_loop().time())
+            await anyio.sleep_forever()
+    assert timeout.expired()
+    assert await sql.fetchval("select bool_and(dead) and count(*) = 2 from aioflow.worker")
+
+
+async def _within(one: Worker, block: str, broken: asyncio.Event) -> None:
+    async with one:
+        broken.set()
+        if block == "waits":
+            await anyio.sleep_forever()
+        await one._stopped.wait()
+        if block == "fails":
+            raise KeyError("of the block")
+
+
+@pytest.mark.parametrize("block", ["waits", "ends", "fails"])
+async def test_a_worker_that_fails_ends_its_block(client: Client, monkeypatch: pytest.MonkeyPatch, block: str) -> None:
+    """The block is cancelled, and the error is raised where it is left, also when it has just ended or fails itself."""
+    broken = asyncio.Event()
+
+    async def run(*_: Any) -> None:
+        await broken.wait()
+        raise RuntimeError("the engine broke")
+
+    monkeypatch.setattr(Engine, "run", run)
+    with pytest.raises(RuntimeError, match="the engine broke"):
+        await _within(worker(client, Doubling), block, broken)
+    here = asyncio.current_task()
+    assert here is not None
+    assert here.cancelling() == 0
+    await asyncio.sleep(0)  # no cancellation is left over
+    assert not [one for one in asyncio.all_tasks() if "worker" in one.get_name()]
 
 
 async def test_cancelling_run_drains(client: Client, sql: asyncpg.Connection[Any]) -> None:
