@@ -97,6 +97,11 @@ class Known:
             )
         return row
 
+    def forget(self) -> None:
+        """What the database told may be undone: ask again. Code stays."""
+        self._rows.clear()
+        self._types.clear()
+
     # -- instances --------------------------------------------------------------------------------
 
     def note(self, key: InstanceKey, name: str) -> None:

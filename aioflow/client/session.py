@@ -66,6 +66,13 @@ class Session:
             self.store.signal, lanes=1, bytes=lambda one: one.record.size
         )
         self._closed = False
+        database.on_failover(self._fail_over)
+
+    def _fail_over(self) -> None:
+        """The database went to another timeline: what it told before may never have happened there."""
+        log.warning("database_failed_over", identity=self.identity)
+        self.known.forget()
+        self._results.rescan()
 
     def require_open(self) -> None:
         """Raise `ClientClosed` after the client was closed."""

@@ -46,6 +46,9 @@ SESSION_SETTINGS = {
 }
 
 
+_MET = 1_000  # connections of a caller's pool whose server is remembered
+
+
 class _Closed(Exception):
     """The pool was closed while a call waited."""
 
@@ -112,6 +115,7 @@ class Database:
         self._timeline: int | None = None
         self._on_failover: Callable[[], None] = lambda: None
         self._expiring: asyncio.Future[None] | None = None
+        self._met: dict[int, object] = {}
         TIMELINES.watch(self._moved)
 
     @classmethod
@@ -129,8 +133,8 @@ class Database:
         """Open a pool for ``dsn``, or use the caller's asyncpg pool (its settings are the caller's).
 
         ``patience`` is how many seconds one call may try, ``wait`` how many are granted to a server that is not there
-        yet. Connections to a standby are not used, nor those to a server that a failover has left behind; of a
-        caller's own pool only the address decides.
+        yet. Connections to a standby are not used, nor those to a server that a failover has left behind; those of a
+        caller's pool are looked at when they are first used.
         Raises `DatabaseUnavailable`, `OldTimeline`, `ConfigurationError`.
         """
         if pool is not None:
@@ -183,10 +187,20 @@ class Database:
 
     async def _meet(self, connection: Any) -> None:
         """Look where a new connection has ended."""
-        found = await place(connection, self.dsn or "")
+        found = await place(connection, self.dsn or f"pool {id(self._pool)}")
         if found is not None:
             TIMELINES.see(*found)
             self._system, self._timeline = found
+
+    async def _meet_foreign(self, connection: Any) -> None:
+        """The same for a connection of the caller's pool, which has told nobody that it made one."""
+        # Nothing public is the connection itself: what a pool hands out is another wrapper each time.
+        pid, settings = connection.get_server_pid(), connection.get_settings()
+        if self._met.get(pid) is not settings:
+            await self._meet(connection)
+            if len(self._met) >= _MET:
+                self._met.clear()
+            self._met[pid] = settings
 
     def _moved(self, system: str, timeline: int) -> None:
         if self._timeline is not None and system == self._system and timeline > self._timeline:
@@ -196,7 +210,8 @@ class Database:
 
     def _leave(self) -> None:
         """Connections that are left may still lead to the old server."""
-        if self._pool is not None and not self._pool.is_closing():
+        self._met.clear()
+        if self._pool is not None and not self._foreign and not self._pool.is_closing():
             self._expiring = asyncio.ensure_future(self._pool.expire_connections())
         self._on_failover()
 
@@ -257,6 +272,8 @@ class Database:
                 raise
             raise unconnected(exc) from exc
         try:
+            if self._foreign:
+                await self._meet_foreign(connection)
             await fault(f"{point}.before_send")
             rows = await call(connection)
             await fault(f"{point}.after_send")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import AsyncExitStack
 from typing import Any
 
 import asyncpg
@@ -17,8 +18,10 @@ from aioflow.errors import (
     DefinitionError,
     SchemaNotMigrated,
     SchemaTooNew,
+    UnknownWorkflow,
 )
-from tests.client.flows import Double, Orders
+from aioflow.store import pool
+from tests.client.flows import Double, Order, Orders
 from tests.support import eventually
 from tests.support_runs import Runs
 
@@ -55,6 +58,37 @@ async def test_connections_that_are_cut_are_replaced(database: str, sql: asyncpg
             )
             instance = await client.start(Double.options(id=f"{n}"), n)
             assert (await instance.describe()).status == "running"
+
+
+@pytest.mark.parametrize("given", ["address", "pool"])
+async def test_what_the_database_told_is_forgotten_after_a_failover(
+    database: str, runs: Runs, sql: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    timeline = 1
+
+    async def place(_: Any, __: str) -> tuple[str, int]:
+        return f"failover-{given}", timeline
+
+    monkeypatch.setattr(pool, "place", place)
+    asked: list[str] = []
+    async with AsyncExitStack() as stack:
+        target: Any = database
+        if given == "pool":
+            target = await stack.enter_async_context(asyncpg.create_pool(database, min_size=1, max_size=2))
+        client = await stack.enter_async_context(Client.connect(target))
+        await client.start("Double", 1)
+        instance = await client.start(Orders.options(id="a"), Order("o"))
+        waiting = asyncio.create_task(instance.result())
+        await sql.execute("delete from aioflow.definition")
+        await client.start("Double", 1)  # that there is one is remembered
+        monkeypatch.setattr(client._session._results, "rescan", lambda: asked.append("again"))
+        timeline = 2
+        async with Client.connect(database):
+            pass
+        await eventually(lambda: asked == ["again"])
+        with pytest.raises(UnknownWorkflow):
+            await client.start("Double", 1)
+        waiting.cancel()
 
 
 async def test_a_database_that_is_not_migrated(empty_database: str) -> None:

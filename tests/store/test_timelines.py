@@ -75,6 +75,35 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     return made
 
 
+async def test_a_pool_of_the_caller_is_placed_by_its_connections(database: str, network: Network) -> None:
+    backend, told = "select pg_backend_pid()", []
+    async with asyncpg.create_pool(database, min_size=1, max_size=1) as given:
+        db = await Database.connect(pool=given, patience=0.3)
+        db.on_failover(lambda: told.append("db"))
+        ((before,),) = await db.fetch(backend)
+        assert (await db.fetch(backend), network.asked) == ([(before,)], 1)
+        network.timeline = 4
+        async with await Database.connect(database, max_size=1):  # somebody else sees it
+            pass
+        await eventually(lambda: told == ["db"])
+        network.timeline = 3  # where the connection of the pool has stayed
+        with pytest.raises(OldTimeline):
+            await db.fetch(backend)
+        network.timeline = 0
+        with pytest.raises(DatabaseUnavailable, match="standby"):
+            await db.fetch(backend)
+        network.timeline = 4
+        ((after,),) = await db.fetch(backend)
+        assert before != after
+        network.timeline = 5
+        await given.expire_connections()
+        await db.fetch(backend)
+        await eventually(lambda: told == ["db", "db"])
+        assert await given.fetchval("select 1") == 1  # it stays the caller's
+        await db.close()
+        assert await given.fetchval("select 1") == 1
+
+
 async def test_all_pools_leave_a_server_that_was_left_behind(database: str, network: Network) -> None:
     told: list[str] = []
     backend = "select pg_backend_pid()"
