@@ -281,7 +281,14 @@ class Database:
             if lost(exc):
                 with suppress(asyncpg.InterfaceError):  # the pool has dropped it already
                     connection.terminate()
+            await self._take_back(connection)
             raise
-        finally:
-            await self._pool.release(connection, timeout=2.0)
+        await self._pool.release(connection, timeout=2.0)
         return rows
+
+    async def _take_back(self, connection: Any) -> None:
+        """Release after an error, which counts: what releasing raises may replace it least of all when it cancels."""
+        releasing = asyncio.ensure_future(self._pool.release(connection, timeout=2.0))
+        releasing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        with suppress(Exception):
+            await asyncio.shield(releasing)

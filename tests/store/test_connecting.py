@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import struct
 from collections.abc import AsyncIterator
@@ -80,6 +81,38 @@ async def test_a_connection_that_is_lost_makes_no_noise(
         with pytest.raises(DatabaseUnavailable):
             await db.fetch("select 1")
     assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
+
+
+class Unstoppable(Link):
+    """A link that swallows what comes by new connections, such as a request to cancel a statement."""
+
+    swallowing = False
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self.swallowing:
+            return await super()._forward(reader, writer)
+        while await reader.read(1_000):
+            pass
+        writer.close()
+
+
+async def test_a_cancellation_counts_though_the_server_does_not_hear_of_it(
+    database: str, short_tmp: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Unstoppable(database, short_tmp) as link, await Database.connect(link.dsn) as db:
+        for cancellations in (1, 2):  # the second one comes while the connection is given back
+            link.swallowing = False
+            asked = asyncio.create_task(db.fetch("select pg_sleep(3600)"))
+            await eventually(lambda: busy(database))
+            link.swallowing = True
+            for _ in range(cancellations):
+                asked.cancel()
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            with pytest.raises(asyncio.CancelledError):
+                await asked
+    gc.collect()
+    assert caplog.records == []
 
 
 async def busy(database: str) -> Any:
