@@ -73,6 +73,7 @@ class Claimer(Generic[T]):
                 self._overdue = False
                 if self._unasked:
                     log.debug("poll_found", work=work.name, items=len(items))
+                    self._unasked = False
                 await fault(f"claim.{work.name}.before_start")
                 work.start(items)
             # As much as there was last time, and room for more: asking for much costs even when there is little.
