@@ -1,0 +1,120 @@
+"""Guards of the protocol that hold without any race: what statements may not contain, what a load and a lease go by."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from importlib.resources import files
+
+import asyncpg
+
+from aioflow.store import rows
+from aioflow.store.notify import DONE, WAKE
+from tests.store.bench import Bench, activity, ids, key, later, signalled
+
+# The clock itself, the record of migrations (kept once, by nobody's protocol), and the age of the server.
+OTHER_CLOCKS = {"0001_tables", "migration_table", "reap_declare"}
+
+
+def texts() -> dict[str, str]:
+    """Every statement and migration by name, without comments."""
+    folder = files("aioflow.store") / "sql"
+    found = [entry for part in (folder, folder / "migrations") for entry in part.iterdir() if entry.is_file()]
+    return {entry.name.removesuffix(".sql"): re.sub(r"--.*", "", entry.read_text("utf-8")) for entry in found}
+
+
+def test_no_statement_that_writes_sends_a_hint() -> None:
+    """Transactions with a notification commit one at a time, all over the server."""
+    assert [name for name, text in texts().items() if re.search(r"notify", text)] == ["notify"]
+
+
+def test_time_is_read_through_one_function() -> None:
+    other = re.compile(r"\b(now\(\)|(clock|statement|transaction)_timestamp\b|current_timestamp|timeofday)")
+    assert {name for name, text in texts().items() if other.search(text)} == OTHER_CLOCKS
+    clock = re.search(r"function aioflow\.clock\(\).*?;\s*end'", texts()["0001_tables"], re.DOTALL)
+    assert clock is not None
+    assert other.findall(texts()["0001_tables"]) == other.findall(clock[0]) != []
+    assert "clock_timestamp()" in clock[0]  # now() is stale after a wait for a lock
+
+
+async def test_writes_send_no_hint(bench: Bench, other: asyncpg.Connection) -> None:
+    heard: list[str] = []
+    for channel in (WAKE, DONE):
+        await other.add_listener(channel, lambda *told: heard.append(str(told[2:])))
+    await bench.start()
+    await bench.signal()
+    await bench.step(activities=[activity()])
+    (attempt,) = await bench.claim_activities()
+    assert (await bench.complete(attempt)).recorded
+    await bench.cancel()
+    await bench.terminate()
+    await other.execute("select 1")  # hints arrive with the answer
+    assert heard == []
+
+
+async def test_the_clock_goes_on_within_a_transaction(conn: asyncpg.Connection) -> None:
+    async with conn.transaction():
+        before = await conn.fetchval("select aioflow.clock()")
+        assert await conn.fetchval("select aioflow.clock()") > before
+
+
+async def test_a_lease_ends_by_the_clock_it_was_renewed_by(bench: Bench) -> None:
+    await later(bench.conn, 3600)
+    assert await bench.store.renew_lease(bench.worker, 60.0)
+    assert (await bench.store.reap(0.0)).workers == []
+    await later(bench.conn, -3600)
+    assert await bench.store.renew_lease(bench.worker, 60.0)
+    await later(bench.conn, -3500)
+    assert (await bench.store.reap(0.0)).workers == [bench.worker]
+
+
+async def test_a_load_judges_timers_by_the_clock_it_is_given(bench: Bench) -> None:
+    """One that is due only by the clock of the load would be placed before what the load does not see yet."""
+    await bench.start()
+    now = await bench.store.clock()
+    await bench.step(timers=[("t", now + timedelta(hours=1))])
+    await bench.signal()
+    run = await bench.claim_one()
+    await later(bench.conn, 7200)
+    loaded = await bench.load(run)
+    assert (len(loaded.inbox), loaded.timers) == (1, [])
+    late = await bench.load(replace(run, clock=now + timedelta(hours=2)))
+    assert [timer.ref for timer in late.timers] == ["t"]
+
+
+async def test_a_result_of_another_run_is_not_loaded(bench: Bench) -> None:
+    run_id = (await bench.start()).run_id
+    await bench.step(activities=[activity("a"), activity("b")])
+    for attempt in await bench.claim_activities():
+        assert (await bench.complete(attempt)).recorded
+    await bench.conn.execute("update aioflow.inbox set run_id = $1 where ref = 'a'", ids())
+    loaded = await bench.load(await bench.claim_one())
+    assert [one.ref for one in loaded.inbox] == ["b"]
+    (outcome,) = await bench.store.commit([bench.decide(loaded)])
+    assert outcome.status == "ok"
+    assert await bench.conn.fetchval("select count(*) from aioflow.inbox") == 0
+    assert (await bench.kinds(run_id))[-1] == "ActivityCompleted"
+
+
+async def test_messages_keep_their_order_when_the_clock_is_set_back(bench: Bench) -> None:
+    await bench.start()
+    sent = [ids().hex for _ in range(3)]
+    for n, ref in enumerate(sent):
+        await later(bench.conn, -60.0 * n)
+        await bench.signal(record=signalled(ref=ref))
+    await later(bench.conn, 0)
+    loaded = await bench.load(await bench.claim_one())
+    assert [one.ref for one in loaded.inbox[1:]] == sent
+
+
+async def test_a_run_is_given_back_by_the_token_it_is_held_by(bench: Bench) -> None:
+    await bench.start()
+    former = await bench.claim_one()
+    assert await bench.store.release_runs([rows.ReleaseRun(key=key(), owner=bench.worker, token=former.token)]) == ["q"]
+    present = await bench.claim_one()
+    assert await bench.store.release_runs([rows.ReleaseRun(key=key(), owner=bench.worker, token=former.token)]) == [
+        None
+    ]
+    assert (await bench.hot())["token"] == present.token
+    await bench.healthy()
