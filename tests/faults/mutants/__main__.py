@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 
 from tests.faults.mutants.copies import NotUsable, resolved
@@ -60,4 +61,5 @@ def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the ring that runs is ended too
 sys.exit(main())
