@@ -53,9 +53,9 @@ def batch_together(patch: pytest.MonkeyPatch) -> None:
     apply, step = Execution._apply, Execution._step
     left = {"inputs": 0}
 
-    def applying(self: Execution, inputs: Sequence[ev.Input]) -> Any:
+    def applying(self: Execution, inputs: Sequence[ev.Input], *rest: Any) -> Any:
         left["inputs"] = len(inputs)
-        return apply(self, inputs)
+        return apply(self, inputs, *rest)
 
     def stepping(self: Execution, context: Context, event: ev.Event) -> None:
         left["inputs"] -= 1
@@ -78,9 +78,9 @@ def cut_per_batch(patch: pytest.MonkeyPatch) -> None:
     apply, cut = Execution._apply, Context.cut
     left = {"inputs": 0}
 
-    def applying(self: Execution, inputs: Sequence[ev.Input]) -> Any:
+    def applying(self: Execution, inputs: Sequence[ev.Input], *rest: Any) -> Any:
         left["inputs"] = len(inputs)
-        return apply(self, inputs)
+        return apply(self, inputs, *rest)
 
     def cutting(self: Context) -> Any:
         left["inputs"] -= 1
@@ -134,9 +134,9 @@ def conditions_per_batch(patch: pytest.MonkeyPatch) -> None:
     apply, attempt = Execution._apply, WorkflowLoop._try_conditions
     left = {"inputs": 0}
 
-    def applying(self: Execution, inputs: Sequence[ev.Input]) -> Any:
+    def applying(self: Execution, inputs: Sequence[ev.Input], *rest: Any) -> Any:
         left["inputs"] = len(inputs)
-        return apply(self, inputs)
+        return apply(self, inputs, *rest)
 
     def drained(self: Execution, context: Context, event: ev.Event) -> None:
         left["inputs"] -= 1
