@@ -71,7 +71,6 @@ RINGS = {
         Ring("stateful", "stateful test of the store against a dictionary", ("tests/faults/stateful",), 600),
         Ring("interleave", "statement interleaver", ("tests/faults/interleave",), 600),
         Ring("worker", "tests of the worker", ("tests/worker",), 420),
-        Ring("client", "tests of the client", ("tests/client",), 300),
         Ring("chaos", "processes under faults", ("tests/faults/chaos",), 600),
     )
 }
