@@ -24,6 +24,7 @@ WAKE = "aioflow_wake"
 DONE = "aioflow_done"
 _SEPARATOR = {WAKE: "\n", DONE: ","}
 _PROBE = "probe:"
+_MOST_AWAY, _MOST_DEAF = 0.5, 10.0  # seconds between tries to connect, and to hear on connections that are made
 _MAX_PAYLOAD = 7000  # bytes; the server's limit is 8000
 
 OnNotify = Callable[[str, list[str]], None]
@@ -162,7 +163,7 @@ class Listener:
                     connection.terminate()
             self._tell(False, why)
             tries = 0 if was else tries + 1
-            await asyncio.sleep(min(10.0, 0.1 * 2**tries) * (0.5 + secrets.randbelow(1000) / 1000))
+            await asyncio.sleep(_pause(tries, connection is not None) * (0.5 + secrets.randbelow(1000) / 1000))
 
     async def _connect(self) -> Any:
         settings = {**SESSION_SETTINGS, "application_name": "aioflow listener"}
@@ -211,6 +212,15 @@ class Listener:
     def _tell(self, listening: bool, why: str) -> None:
         if self._on_state is not None:
             self._on_state(listening, why)
+
+
+def _pause(tries: int, connected: bool) -> float:
+    """Seconds before the next try, on average.
+
+    Until hints arrive again everybody polls, so a server that was away must not be found late; where one is connected
+    and hears nothing, trying often is of no use.
+    """
+    return float(min(_MOST_DEAF if connected else _MOST_AWAY, 0.1 * 2 ** min(tries, 10)))
 
 
 __all__ = ["DONE", "WAKE", "Listener", "Notifier", "activity_queue", "done_run", "payloads", "run_queue"]

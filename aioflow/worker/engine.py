@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -75,7 +75,7 @@ class Engine:
             stall=settings.loop_stall,
             on_lost=session.lost.set,
         )
-        listener = Listener(self._shared.listen_dsn, [WAKE], waker.heard, waker.rescan, on_state=_tell_listening)
+        listener = Listener(self._shared.listen_dsn, [WAKE], waker.heard, waker.rescan, on_state=_listening_teller())
         async with lease, listener, anyio.create_task_group() as group:
             activities = ActivityTasks(
                 session,
@@ -179,8 +179,16 @@ class Engine:
         log.info("worker_drained", worker_id=str(session.worker_id))
 
 
-def _tell_listening(listening: bool, why: str) -> None:
-    if listening:
-        log.debug("listening")
-    else:
-        log.warning("not_listening", reason=why)
+def _listening_teller() -> Callable[[bool, str], None]:
+    """Tells whether hints arrive: once loudly when that ends, however often it is tried again."""
+    before = True
+
+    def tell(listening: bool, why: str) -> None:
+        nonlocal before
+        if listening:
+            log.debug("listening")
+        else:
+            (log.warning if before else log.debug)("not_listening", reason=why)
+        before = listening
+
+    return tell

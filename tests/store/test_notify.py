@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import asyncpg
 
+from aioflow.store import notify
 from aioflow.store.notify import DONE, WAKE, Listener, Notifier, activity_queue, done_run, payloads, run_queue
 from aioflow.store.store import Store
 from tests.store.bench import ids
 from tests.support import eventually
+from tests.worker.link import Link
 
 
 class Ear:
@@ -41,6 +46,23 @@ async def test_hints_arrive_and_a_lost_connection_comes_back(
         await eventually(lambda: (WAKE, "w:again") in ear.heard)
     assert not listener.listening
     await notifier.close()
+
+
+async def test_a_server_that_was_away_is_found_soon(database: str, short_tmp: Path, monkeypatch: Any) -> None:
+    pauses: list[float] = []
+
+    def pause(tries: int, connected: bool) -> float:
+        pauses.append(before(tries + 20, connected))  # as after a long time
+        return 0.01
+
+    before = notify._pause
+    monkeypatch.setattr(notify, "_pause", pause)
+    ear, link = Ear(), Link(database, short_tmp)
+    async with Listener(link.dsn, [WAKE], ear.hear, ear.reset) as listener:
+        await eventually(lambda: len(pauses) > 5)
+        async with link:
+            await eventually(lambda: listener.listening)
+    assert max(pauses) <= 0.5
 
 
 async def test_swallowed_hints_are_noticed(database: str) -> None:
