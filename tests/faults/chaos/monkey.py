@@ -60,7 +60,7 @@ class Monkey:
             "cut at a worker": (8, self.cut_worker),
             "cut at a client": (4, self.cut_client),
             "lost answer": (4, self.lose),
-            "late write": (4, self.late),
+            "late write": (6, self.late),
             "held commit": (3, self.held),
             "hunt": (1, self.hunt),
             "kill a client": (1, self.kill_client),
@@ -253,7 +253,7 @@ class Monkey:
         """A worker decides, and by the time that its write arrives it has lost its lease."""
         if (slot := self._pick(self.fleet.workers)) is not None:
             statements = self.chance.choice((("commit_runs",), ("commit_runs",), ("complete_activities",)))
-            slot.gate.cuts.append(Cut("late", statements, LEASE * self.chance.uniform(1.5, 2.5)))
+            slot.gate.cuts.append(Cut("late", statements, LEASE * self.chance.uniform(2.0, 3.0)))
 
     async def held(self) -> None:
         """The commit of a run is under way while somebody terminates the run."""

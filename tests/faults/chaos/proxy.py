@@ -20,7 +20,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final, Literal, Self
 
-from tests.faults.chaos.wire import ERROR, NOTIFICATION, READY, ROW, Backend, Frontend, Group, payload_of
+from tests.faults.chaos.wire import COMPLETE, ERROR, NOTIFICATION, READY, ROW, Backend, Frontend, Group, payload_of
 
 How = Literal["before", "unsynced", "after", "unready", "late", "held"]
 CUTS: Final[tuple[How, ...]] = ("before", "unsynced", "after", "unready")
@@ -204,9 +204,14 @@ class _Line:
                 asyncio.get_running_loop().call_later(_TURN, self.cut)
                 return False
             return how == "unready"
-        if self._late and letter == ROW and b"fenced" in message:
+        if self._late and _fences(letter, message):
             self._tally.fenced[self._late] += 1
         if letter == NOTIFICATION and self._gate.deaf and not payload_of(message).startswith(b"probe:"):
             self._tally.unheard += 1
             return False
         return True
+
+
+def _fences(letter: bytes, message: bytes) -> bool:
+    """Whether an answer says that a late write changed nothing: so in a row, or by there being none."""
+    return (letter == ROW and b"fenced" in message) or (letter == COMPLETE and b"SELECT 0" in message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
@@ -72,8 +73,14 @@ class Server:
         user = parts.netloc.rpartition("@")[0]
         return urlunsplit(parts._replace(netloc=f"{user}@127.0.0.1:{port}", query="sslmode=disable"))
 
-    async def crash(self) -> None:
-        """What ``pg_ctl restart -m immediate`` does; returns when it accepts connections again."""
+    async def crash(self, away: float = 0.0) -> None:
+        """What ``pg_ctl restart -m immediate`` does; returns when it accepts connections again.
+
+        ``away``: it is killed instead, and started again only after so many seconds.
+        """
+        if away:
+            await self._postgres.kill()
+            await asyncio.sleep(away)
         await self._postgres.restart(immediate=True)
 
     def log(self) -> str:

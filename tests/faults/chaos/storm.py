@@ -142,6 +142,7 @@ def _counters(fleet: Fleet, survived: int) -> dict[str, int]:
         SURVIVED: survived,
         "lost answer": sum(fleet.tally.lost.values()),
         "commit of a former holder fenced": fleet.tally.fenced["commit_runs"],
+        "completion of a former holder fenced": fleet.tally.fenced["complete_activities"],
     }
     return counters.sometimes(events, more)
 

@@ -19,6 +19,7 @@ READY: Final = b"Z"
 ERROR: Final = b"E"
 NOTIFICATION: Final = b"A"
 ROW: Final = b"D"
+COMPLETE: Final = b"C"
 
 
 @dataclass(frozen=True, slots=True)
