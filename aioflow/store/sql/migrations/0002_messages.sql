@@ -6,7 +6,8 @@
 -- Outcomes: accepted; duplicate (the key was used before, nothing done again); conflict (the key was used with
 -- another body); closing (come back soon); full (of signals: come back later); closed; unknown; unknown_namespace.
 
--- Remember request keys. Returns the items that may go on: those without a key or with a new one.
+-- Remember request keys. Returns the items that may go on: those without a key or with a new one. The row of a key
+-- that was there is locked, so that it does not expire before its caller is answered.
 create function aioflow.claim_keys(
   p_kind text, p_namespace text[], p_instance text[], p_key text[], p_digest bytea[], p_keep double precision[],
   p_run uuid[] default null)
@@ -26,7 +27,7 @@ begin
            (shard, namespace, instance_id, key, kind, digest, run_id, outcome, expires_at)
     select shard, ns, id, key, p_kind, digest, run_id, 'accepted', aioflow.clock() + make_interval(secs => keep)
       from item order by shard, ns, id, key
-        on conflict do nothing
+        on conflict (shard, namespace, instance_id, key) do update set outcome = r.outcome where false
     returning r.shard, r.namespace, r.instance_id, r.key
   )
   select coalesce(array_agg(i.ord::integer), '{}') into fresh
@@ -46,7 +47,8 @@ begin
      and (r.shard, r.namespace, r.instance_id, r.key) = (aioflow.shard_of(i.ns, i.id), i.ns, i.id, i.key);
 end $$;
 
--- What became of an item that was not delivered (and not refused as closing).
+-- What became of an item that was not delivered (and not refused as closing). A key that is gone was named before in the
+-- same call, and refused: its caller may come back.
 create function aioflow.explain(
   p_fresh boolean, p_kind text, p_namespace text, p_instance text, p_key text, p_digest bytea)
   returns text language plpgsql stable set search_path = pg_catalog, pg_temp
@@ -54,17 +56,21 @@ as $$
 declare
   v_shard constant smallint := aioflow.shard_of(p_namespace, p_instance);
   v_same boolean;
+  v_outcome text;
 begin
   if not p_fresh then
     select r.kind = p_kind and r.digest is not distinct from p_digest into v_same
       from aioflow.request r
      where r.shard = v_shard and r.namespace = p_namespace and r.instance_id = p_instance and r.key = p_key;
-    return case when v_same then 'duplicate' else 'conflict' end;
+    return case when v_same then 'duplicate' when not found and p_kind in ('signal', 'cancel') then 'closing'
+                else 'conflict' end;
   end if;
-  if exists (select from aioflow.instance i
-              where i.shard = v_shard and i.namespace = p_namespace and i.instance_id = p_instance) then
-    return 'closed';
-  end if;
+  -- There was no hot row, and by now there may be one. If it is of the first run (or reservation), the instance was not
+  -- closed: it did not exist yet.
+  select case when i.run_count = (h.run_id is not null)::integer then 'unknown' else 'closed' end into v_outcome
+    from aioflow.instance i left join aioflow.instance_hot h using (shard, namespace, instance_id)
+   where i.shard = v_shard and i.namespace = p_namespace and i.instance_id = p_instance;
+  if found then return v_outcome; end if;
   return case when exists (select from aioflow.namespace n where n.name = p_namespace)
               then 'unknown' else 'unknown_namespace' end;
 end $$;
@@ -145,15 +151,15 @@ begin
     if outcome <> 'accepted' then failed := failed || ord; end if;
     return next;
   end loop;
-  for ord in select i from generate_series(1, cardinality(p_instance)) i where i <> all (done) loop
-    outcome := aioflow.explain(ord = any (fresh), 'signal', p_namespace[ord], p_instance[ord], p_key[ord], p_digest[ord]);
-    run_id := null; queue := null; ready := false;
-    if ord = any (fresh) then failed := failed || ord; end if;
-    return next;
-  end loop;
+  failed := failed || array(select f from unnest(fresh) f where f <> all (done));
   if cardinality(failed) > 0 then
     perform aioflow.forget_keys(p_namespace, p_instance, p_key, failed);
   end if;
+  for ord in select i from generate_series(1, cardinality(p_instance)) i where i <> all (done) loop
+    outcome := aioflow.explain(ord = any (fresh), 'signal', p_namespace[ord], p_instance[ord], p_key[ord], p_digest[ord]);
+    run_id := null; queue := null; ready := false;
+    return next;
+  end loop;
 end $$;
 
 -- Ask for cancellation. A run is asked once: a second request answers as the first did. ``p_grace``: seconds
@@ -206,15 +212,15 @@ begin
                            array_fill(null::bytea, array[cardinality(p_instance)])) d;
     return next;
   end loop;
-  for ord in select i from generate_series(1, cardinality(p_instance)) i where i <> all (done) loop
-    outcome := aioflow.explain(ord = any (fresh), 'cancel', p_namespace[ord], p_instance[ord], p_key[ord], p_digest[ord]);
-    run_id := null; queue := null; ready := false;
-    if ord = any (fresh) then failed := failed || ord; end if;
-    return next;
-  end loop;
+  failed := failed || array(select f from unnest(fresh) f where f <> all (done));
   if cardinality(failed) > 0 then
     perform aioflow.forget_keys(p_namespace, p_instance, p_key, failed);
   end if;
+  for ord in select i from generate_series(1, cardinality(p_instance)) i where i <> all (done) loop
+    outcome := aioflow.explain(ord = any (fresh), 'cancel', p_namespace[ord], p_instance[ord], p_key[ord], p_digest[ord]);
+    run_id := null; queue := null; ready := false;
+    return next;
+  end loop;
 end $$;
 
 revoke execute on all functions in schema aioflow from public;

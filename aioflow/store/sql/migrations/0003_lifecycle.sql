@@ -180,6 +180,7 @@ begin
         into outcome, run_id, again
         from aioflow.request q
        where q.shard = r.shard and q.namespace = r.ns and q.instance_id = r.id and q.key = r.key;
+      outcome := coalesce(outcome, 'conflict');  -- the key was named before in this call, and refused
     else
       select s.outcome, s.run_id, s.again into outcome, run_id, again from aioflow.start_existing(
         r.shard, r.ns, r.id, r.run_id, p_workflow[ord], p_queue[ord], p_build[ord],
@@ -323,7 +324,7 @@ begin
       outcome := aioflow.explain(ord = any (fresh), 'terminate', p_namespace[ord], p_instance[ord], p_key[ord], p_digest[ord]);
       select i.run_id into run_id from aioflow.instance i
        where i.shard = v_shard and i.namespace = p_namespace[ord] and i.instance_id = p_instance[ord];
-      if p_run[ord] is not null and outcome = 'closed' then
+      if p_run[ord] is not null and outcome in ('closed', 'unknown') then
         outcome := 'unknown';
         select r.run_id, 'closed' into run_id, outcome from aioflow.run r
          where r.shard = v_shard and r.run_id = p_run[ord];
