@@ -153,14 +153,18 @@ class Stepper:
     async def watch(self) -> None:
         """Look after the thread; never returns."""
         seen: tuple[Unit | None, object] = (None, None)
-        since = time.monotonic()
+        held, looked = 0.0, time.monotonic()
         while True:
             await anyio.sleep(self._limit / 8)
+            before, looked = looked, time.monotonic()
             unit = self._thread.unit
             now = (unit, None if unit is None else unit.progress())
             if unit is None or now[0] is not seen[0] or now[1] != seen[1]:
-                seen, since = now, time.monotonic()
-            elif time.monotonic() - since >= self._limit:
+                seen, held = now, 0.0
+                continue
+            # Time that the whole process stood still, as one does that is stopped or suspended, is not the step's.
+            held += min(looked - before, self._limit / 4)
+            if held >= self._limit:
                 self._abandon(unit)
 
     def _abandon(self, unit: Unit) -> None:

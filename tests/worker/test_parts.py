@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +16,7 @@ from structlog.testing import capture_logs
 
 from aioflow.core.keys import InstanceKey
 from aioflow.errors import DatabaseUnavailable
+from aioflow.worker import stepper as stepper_module
 from aioflow.worker.backoff import backoff, persist
 from aioflow.worker.cache import RunCache
 from aioflow.worker.claimer import Claimer, Work
@@ -146,6 +148,34 @@ async def test_a_long_replay_that_gets_on_is_not_blocked() -> None:
         group.cancel_scope.cancel()
     assert unit.error is None
     stepper.close()
+
+
+async def test_a_step_is_not_blamed_for_a_process_that_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead, looks, ended = [0.0], [0], threading.Event()
+
+    class Clock:
+        def monotonic(self) -> float:
+            looks[0] += 1
+            return time.monotonic() + ahead[0]
+
+    def step() -> None:
+        ended.wait(20)
+
+    monkeypatch.setattr(stepper_module, "time", Clock())
+    stepper = Stepper(0.8, 3, lambda: None)
+    unit = Unit(step)
+    async with anyio.create_task_group() as group:
+        group.start_soon(stepper.watch)
+        running = asyncio.ensure_future(stepper.run([unit]))
+        await eventually(lambda: looks[0] > 3)
+        ahead[0] = 3_600.0
+        seen = looks[0]
+        await eventually(lambda: looks[0] > seen + 1)
+        ended.set()
+        await running
+        group.cancel_scope.cancel()
+    stepper.close()
+    assert unit.error is None
 
 
 # -- claiming -------------------------------------------------------------------------------------
