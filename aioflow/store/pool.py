@@ -35,6 +35,11 @@ SESSION_SETTINGS = {
     "statement_timeout": "15s",
     "lock_timeout": "3s",
     "idle_in_transaction_session_timeout": "10s",
+    # A network that goes dark between a statement and the message that commits it leaves its locks behind: no timeout
+    # of the server ends that, only that it finds its peer gone, after two hours by default.
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
     "default_transaction_isolation": "read committed",
     "synchronous_commit": "on",
     "TimeZone": "UTC",

@@ -82,6 +82,9 @@ async def test_cuts(short_tmp: Path) -> None:
             assert answer.outcome == ("duplicate" if DELIVERED[how] else "accepted")
             assert await server.ask(INBOX, how) == 1
         await late(server, gate, client)
+        async with await Database.connect(server.dsn_at(gate.port)) as db:  # they hold by TCP only
+            shown = [(await db.fetch(f"show tcp_keepalives_{name}"))[0][0] for name in ("idle", "interval", "count")]
+        assert shown == ["10", "5", "3"]
         await deaf(server, gate, tally)
         gate.refusing = True
         with pytest.raises(DatabaseUnavailable):
