@@ -231,16 +231,17 @@ async def test_a_grace_is_kept_for_maintenance(client: Client, runs: Runs) -> No
         await instance.cancel(grace=-1)
 
 
-async def test_a_run_that_was_cancelled_while_reserved_has_its_grace(client: Client, runs: Runs) -> None:
+@pytest.mark.parametrize("reason", ["enough", 'enough "\x00", "grace": 5, \\'])
+async def test_a_run_that_was_cancelled_while_reserved_has_its_grace(client: Client, runs: Runs, reason: str) -> None:
     reserved = await client.reserve(Patient.options(id="p"))
-    await reserved.instance.cancel("enough", grace=timedelta(hours=1))
+    await reserved.instance.cancel(reason, grace=timedelta(hours=1))
     instance = await reserved.start()
     assert await runs.store.due_closes(10) == []
     await runs.settle()
     with pytest.raises(WorkflowCancelled, match="enough"):
         await instance.result(timeout=20)
     (asked,) = [one.event for one in await instance.history() if isinstance(one.event, CancelRequested)]
-    assert asked.grace == 3600
+    assert (asked.grace, asked.reason) == (3600, reason)
 
 
 async def test_terminate_closes_at_once(database: str, client: Client, runs: Runs) -> None:

@@ -67,9 +67,11 @@ async def test_signals_are_consumed_in_order_of_acceptance(bench: Bench) -> None
 
 
 async def test_too_many_waiting_signals_are_refused_until_some_are_taken(bench: Bench) -> None:
+    await bench.conn.execute("create or replace function aioflow.most_signals() returns integer language sql return 5")
+
     async def told(instance: str, count: int = 1, key: str | None = None) -> list[str]:
         found = await bench.conn.fetch(
-            "select outcome from aioflow.signal($1, $2, $3, $4, $5, $6, $7, $8, $9, 5)",
+            "select outcome from aioflow.signal($1, $2, $3, $4, $5, $6, $7, $8, $9)",
             ["default"] * count,
             [instance] * count,
             [1] * count,

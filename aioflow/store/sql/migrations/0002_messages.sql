@@ -75,13 +75,17 @@ begin
               then 'unknown' else 'unknown_namespace' end;
 end $$;
 
+-- How many signals may wait for one instance.
+create function aioflow.most_signals() returns integer language sql immutable parallel safe
+  return 10000;
+
 -- Bump and insert: the one statement in which every delivery ends. Locks the hot rows in key order, bumps
 -- them unconditionally and inserts at the generation its own bump returned. Returns a row per item that has a
--- hot row: ``ready`` when the run is claimable by it, so that its queue may be woken. ``p_most``: refuse when about so
--- many of this kind wait already; they are only counted when there may be, at 256 for each delivery.
+-- hot row: ``ready`` when the run is claimable by it, so that its queue may be woken. Signals are refused when about
+-- ``most_signals`` wait already; they are only counted when there may be, at 256 for each delivery.
 create function aioflow.deliver(
   p_take integer[], p_namespace text[], p_instance text[], p_kind text, p_version smallint[], p_ref text[],
-  p_attrs text[], p_payload bytea[], p_most integer default null)
+  p_attrs text[], p_payload bytea[])
   returns table (ord integer, outcome text, run_id uuid, queue text, ready boolean)
   language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -102,10 +106,10 @@ begin
        for no key update of h
   ), locked as materialized (
     select h.*, case when h.sealed then 'closing'
-                     when h.behind * 256 >= p_most and exists (
+                     when p_kind = 'SignalReceived' and h.behind * 256 >= aioflow.most_signals() and exists (
                        select from aioflow.inbox b
                         where (b.shard, b.namespace, b.instance_id) = (h.shard, h.namespace, h.instance_id)
-                          and b.kind = p_kind offset p_most - 1) then 'full'
+                          and b.kind = p_kind offset aioflow.most_signals() - 1) then 'full'
                      else 'accepted' end as outcome
       from hot h
   ), bumped as (
@@ -129,11 +133,10 @@ begin
 end $$;
 
 -- Send signals. ``p_ref`` is the signal's id, ``p_attrs`` a JSON object with its name, ``p_payload`` its
--- arguments; ``p_keep``: seconds a key is remembered, null as long as the instance is kept. ``p_most``: how many may
--- wait for one instance.
+-- arguments; ``p_keep``: seconds a key is remembered, null as long as the instance is kept.
 create function aioflow.signal(
   p_namespace text[], p_instance text[], p_version smallint[], p_ref text[], p_attrs text[], p_payload bytea[],
-  p_key text[], p_digest bytea[], p_keep double precision[], p_most integer default 10000)
+  p_key text[], p_digest bytea[], p_keep double precision[])
   returns table (ord integer, outcome text, run_id uuid, queue text, ready boolean)
   language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -146,7 +149,7 @@ declare
 begin
   for ord, outcome, run_id, queue, ready in
       select d.* from aioflow.deliver(fresh, p_namespace, p_instance, 'SignalReceived',
-                                      p_version, p_ref, p_attrs, p_payload, p_most) d loop
+                                      p_version, p_ref, p_attrs, p_payload) d loop
     done := done || ord;
     if outcome <> 'accepted' then failed := failed || ord; end if;
     return next;
@@ -200,7 +203,13 @@ begin
       return next; continue;
     end if;
     if h.run_id is null and p_grace[ord] is not null then
-      p_attrs[ord] := coalesce(p_attrs[ord]::jsonb, '{}') || jsonb_build_object('grace', p_grace[ord]);
+      -- Into the text: a JSON parser would refuse a reason with NUL.
+      p_attrs[ord] := coalesce(p_attrs[ord], '{}');
+      if p_attrs[ord] !~ '[{,]\s*"grace"\s*:' then
+        p_attrs[ord] := regexp_replace(p_attrs[ord], '\s*\}\s*$', '') ||
+                        case when p_attrs[ord] ~ '^\s*\{\s*\}\s*$' then '' else ',' end ||
+                        '"grace":' || p_grace[ord] || '}';
+      end if;
     elsif p_grace[ord] is not null then
       insert into aioflow.timer (shard, run_id, ref, namespace, instance_id, kind, due_at)
       values (h.shard, h.run_id, '!cancel_grace', h.namespace, h.instance_id, 'cancel_grace',

@@ -55,13 +55,15 @@ begin
          (select min(b.accepted_at) from aioflow.inbox b
            where b.shard = p_shard and b.namespace = p_namespace and b.instance_id = p_instance
              and b.kind = 'CancelRequested');
-  -- A grace is for the clean-up of the code, so that of a run which was cancelled before it began begins with it.
+  -- A grace is for the clean-up of the code, so that of a run which was cancelled before it began begins with it. Read
+  -- without a JSON parser, which refuses a reason with NUL; a quote that is not escaped cannot stand within a text.
   insert into aioflow.timer (shard, run_id, ref, namespace, instance_id, kind, due_at)
   select p_shard, p_run, '!cancel_grace', p_namespace, p_instance, 'cancel_grace',
-         aioflow.clock() + make_interval(secs => (b.attrs::jsonb ->> 'grace')::double precision)
+         aioflow.clock() + make_interval(secs => g.seconds::double precision)
     from aioflow.inbox b
+   cross join lateral substring(b.attrs from '[{,]\s*"grace"\s*:\s*([0-9.]+(?:[eE][-+]?[0-9]+)?)') as g(seconds)
    where b.shard = p_shard and b.namespace = p_namespace and b.instance_id = p_instance
-     and b.kind = 'CancelRequested' and b.attrs::jsonb ->> 'grace' is not null
+     and b.kind = 'CancelRequested' and g.seconds is not null
       on conflict do nothing;
   update aioflow.instance_hot h
      set run_id = p_run, workflow = p_workflow, queue = p_queue, build = p_build, priority = p_priority,
