@@ -31,6 +31,9 @@ _AGAIN = ("08", "57P0", "53", "40001", "40P01", "55P03", "57014", "25006")
 _NOT_MIGRATED = ("3F000", "42P01", "42883")
 _REFUSED = ("28", "3D000", "42501")
 
+#: Everything by which the driver tells that something is wrong with a connection or a statement.
+_TOLD = (OSError, EOFError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+
 SESSION_SETTINGS = {
     "statement_timeout": "15s",
     "lock_timeout": "3s",
@@ -162,7 +165,7 @@ class Database:
             await database._arrive(wait)
         except (ValueError, asyncpg.ClientConfigurationError) as exc:
             raise ConfigurationError(f"not a usable database address: {exc}") from exc
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as exc:
+        except _TOLD as exc:
             raise unconnected(exc) from exc
         return database
 
@@ -175,7 +178,7 @@ class Database:
                 try:
                     await self._pool.release(await self._pool.acquire())
                     return
-                except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, OldTimeline) as exc:
+                except (*_TOLD, OldTimeline) as exc:
                     pause = min(1.0, 0.05 * 2**tries) * (0.5 + random.random())
                     if not lost(exc) or loop.time() + pause > deadline:
                         raise
@@ -255,14 +258,7 @@ class Database:
         while True:
             try:
                 return await self._once(call, point), tries > 0
-            except (
-                asyncpg.PostgresError,
-                asyncpg.InterfaceError,
-                asyncpg.InternalClientError,
-                OSError,
-                OldTimeline,
-                BufferError,  # more than the wire protocol's gigabyte
-            ) as exc:
+            except (*_TOLD, OldTimeline, BufferError) as exc:  # the last: more than the wire protocol's gigabyte
                 wait = min(1.0, 0.02 * 2**tries) * (0.5 + random.random())
                 if not lost(exc) or not resend or loop.time() + wait > deadline or self._pool.is_closing():
                     raise translated(exc) from exc

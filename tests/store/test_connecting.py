@@ -17,6 +17,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from aioflow.errors import DatabaseUnavailable
+from aioflow.store import pool
 from aioflow.store.pool import Database
 from tests.support import eventually
 from tests.worker.link import Link
@@ -60,6 +61,25 @@ async def test_the_wait_has_an_end(database: str, short_tmp: Path) -> None:
         for wait in (0.0, 0.2):
             with pytest.raises(DatabaseUnavailable, match="starting up"):
                 await Database.connect(dsn, wait=wait)
+
+
+@pytest.mark.parametrize(
+    "error", [asyncpg.InternalClientError("cannot switch to state 12"), asyncio.IncompleteReadError(b"", 1)]
+)
+async def test_a_connection_that_breaks_at_once_is_an_error_of_ours(
+    database: str, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    broken = [error] * 2
+
+    async def place(*_: object) -> None:
+        if broken:
+            raise broken.pop()
+
+    monkeypatch.setattr(pool, "place", place)
+    with pytest.raises(DatabaseUnavailable):
+        await Database.connect(database)
+    async with await Database.connect(database, wait=10.0) as db:  # the second one, and then a good one
+        assert await db.fetch("select 1 as one") == [(1,)]
 
 
 async def test_nobody_waits_for_a_database_that_does_not_exist(database: str) -> None:

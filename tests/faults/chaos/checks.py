@@ -17,7 +17,7 @@ from aioflow.core.payload import unframe
 from aioflow.store.pool import Database
 from aioflow.store.store import Store
 from tests.faults.chaos.flows import Pipeline
-from tests.faults.chaos.ledger import Effect, Operation, read_calls, read_effects
+from tests.faults.chaos.ledger import Effect, Effects, Operation, read_calls
 
 ENDS: Final = ("ActivityCompleted", "ActivityFailed", "ActivityTimedOut", "ActivityCancelled")
 
@@ -60,10 +60,6 @@ class Evidence:
     calls: list[Operation]
     effects: list[Effect]
 
-    def of(self, instance: str) -> list[Run]:
-        """The runs of an instance."""
-        return [one for one in self.runs if one.instance == instance]
-
 
 async def gather(dsn: str, folder: Path) -> Evidence:
     """Read all of it."""
@@ -79,7 +75,7 @@ async def gather(dsn: str, folder: Path) -> Evidence:
             runs[r["run_id"]].events.append(event)
     finally:
         await connection.close()
-    return Evidence(list(runs.values()), read_calls(folder), read_effects(folder))
+    return Evidence(list(runs.values()), read_calls(folder), Effects(folder).read())
 
 
 async def broken_rows(dsn: str) -> list[str]:
@@ -92,11 +88,14 @@ def judge(found: Evidence) -> list[str]:
     """Everything that contradicts what was promised to callers."""
     wrong = [f"{run.instance} is still {run.status}" for run in found.runs if run.status == "running"]
     by_instance: dict[str, list[Operation]] = defaultdict(list)
+    runs_of: dict[str, list[Run]] = defaultdict(list)
+    for run in found.runs:
+        runs_of[run.instance].append(run)
     for call in found.calls:
         by_instance[call.instance].append(call)
     for instance, calls in by_instance.items():
-        wrong += _starts(instance, calls, found.of(instance))
-        for run in found.of(instance):
+        wrong += _starts(instance, calls, runs_of[instance])
+        for run in runs_of[instance]:
             wrong += _signals(run, calls)
             wrong += _ends(run, calls)
             wrong += _results(run, calls)

@@ -107,6 +107,20 @@ def note_effect(folder: Path, effect: Effect) -> None:
     _append(folder / "effects", json.dumps(effect))
 
 
-def read_effects(folder: Path) -> list[Effect]:
-    """All so far."""
-    return [Effect(*json.loads(line)) for line in _lines(folder / "effects")]
+class Effects:
+    """All effects so far; each `read` takes in what is new."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._place = folder / "effects", 0
+        self._found: list[Effect] = []
+
+    def read(self) -> list[Effect]:
+        """In the order in which they happened."""
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                file.seek(self._place)
+                fresh = file.read()
+            whole = fresh[: fresh.rfind(b"\n") + 1]
+            self._place += len(whole)
+            self._found += [Effect(*json.loads(line)) for line in whole.splitlines()]
+        return self._found

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from tests.faults.chaos.ledger import Effect, read_effects
+from tests.faults.chaos.ledger import Effect, Effects
 from tests.faults.chaos.proxy import CUTS, Cut
 from tests.faults.chaos.rig import AWAY, Fleet, Slot, until
 from tests.faults.chaos.worker_process import LEASE
@@ -46,6 +46,7 @@ class Monkey:
         self._over = asyncio.Event()
         self._restarting = asyncio.Lock()
         self._left: list[str] = []
+        self._effects = Effects(fleet.folder)
         self._deck: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
             "kill": (3, self.kill),
             "stop": (3, self.stop),
@@ -97,7 +98,7 @@ class Monkey:
 
     def _busiest(self) -> Slot | None:
         """Who has begun most of late."""
-        begun = Counter(one.pid for one in read_effects(self.fleet.folder)[-20:] if one.activity in ("work", "hold"))
+        begun = Counter(one.pid for one in self._effects.read()[-20:] if one.activity in ("work", "hold"))
         free = [slot for slot in self.fleet.workers if not slot.busy and slot.alive and slot.process]
         return max(free, key=lambda slot: begun[slot.process.pid if slot.process else 0], default=None)
 
@@ -158,7 +159,7 @@ class Monkey:
             if prey is not None and not await until(partial(self._again, prey, seen), LEASE * 4):
                 return
             held = {slot.process.pid: slot for slot in self.fleet.workers if slot.process and slot.alive}
-            effects = [one for one in read_effects(self.fleet.folder) if one.pid in held and not held[one.pid].busy]
+            effects = [one for one in self._effects.read() if one.pid in held and not held[one.pid].busy]
             mine = [one for one in effects if prey is None or one.execution == prey.execution]
             long = [one for one in mine if one.activity == "hold" or prey is not None]
             if not long:
@@ -168,7 +169,7 @@ class Monkey:
             await self._replace(held[prey.pid])
 
     async def _again(self, prey: Effect, seen: set[str]) -> bool:
-        effects = read_effects(self.fleet.folder)
+        effects = self._effects.read()
         return any(one.execution == prey.execution and one.attempt not in seen for one in effects)
 
     # -- the server -------------------------------------------------------------------------------
@@ -241,26 +242,26 @@ class Monkey:
     async def cut_worker(self) -> None:
         """A line of a worker is cut around a write."""
         if (slot := self._pick(self.fleet.workers)) is not None:
-            slot.gate.cuts.append(Cut(self.chance.choice(CUTS), self.chance.choice(WORKER_WRITES)))
+            slot.gate.expect(Cut(self.chance.choice(CUTS), self.chance.choice(WORKER_WRITES)))
 
     async def lose(self) -> None:
         """The answer to a commit or an outcome does not arrive."""
         if (slot := self._pick(self.fleet.workers)) is not None:
             statements = self.chance.choice((("commit_runs",), ("complete_activities",)))
-            slot.gate.cuts.append(Cut(self.chance.choice(("after", "unready")), statements))
+            slot.gate.expect(Cut(self.chance.choice(("after", "unready")), statements))
 
     async def late(self) -> None:
         """A worker decides, and by the time that its write arrives it has lost its lease."""
         if (slot := self._pick(self.fleet.workers)) is not None:
             statements = self.chance.choice((("commit_runs",), ("commit_runs",), ("complete_activities",)))
-            slot.gate.cuts.append(Cut("late", statements, LEASE * self.chance.uniform(2.0, 3.0)))
+            slot.gate.expect(Cut("late", statements, LEASE * self.chance.uniform(2.0, 3.0)))
 
     async def held(self) -> None:
         """The commit of a run is under way while somebody terminates the run."""
         for slot in self.fleet.workers:
-            slot.gate.cuts.append(Cut("held", ("commit_runs",), 1.0, about=b"victim-"))
+            slot.gate.expect(Cut("held", ("commit_runs",), 1.0, about=b"victim-"))
 
     async def cut_client(self) -> None:
         """A line of a caller is cut around a write."""
         if (slot := self._pick(self.fleet.clients)) is not None:
-            slot.gate.cuts.append(Cut(self.chance.choice(CUTS), self.chance.choice(CLIENT_WRITES)))
+            slot.gate.expect(Cut(self.chance.choice(CUTS), self.chance.choice(CLIENT_WRITES)))

@@ -88,6 +88,11 @@ class Gate:
         self.delay = 0.0
         self._moving.set()
 
+    def expect(self, cut: Cut) -> None:
+        """Make a cut at the next occasion; one that waits for the same occasion is enough."""
+        if cut.statements not in [one.statements for one in self.cuts]:
+            self.cuts.append(cut)
+
     def stall(self) -> None:
         """Nothing moves until `go_on`; then everything does, however late it is."""
         self._moving.clear()

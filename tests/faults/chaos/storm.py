@@ -32,7 +32,8 @@ _OPEN: Final = "select count(*) from aioflow.run where status = 'running'"
 class Report:
     """What a run did and found.
 
-    ``healed``: seconds from the last fault until everything had ended. ``awaited``: counters for which it went on.
+    ``healed``: seconds from the last fault until everything had ended; ``checked``: what looking at it took.
+    ``awaited``: counters for which it went on.
     """
 
     seed: int
@@ -48,6 +49,7 @@ class Report:
     attempts: int = 0
     executions: int = 0
     healed: float = 0.0
+    checked: float = 0.0
     violations: list[str] = field(default_factory=list)
     stray: list[str] = field(default_factory=list)
     logged: dict[str, int] = field(default_factory=dict)
@@ -99,9 +101,11 @@ async def _storm(server: Server, folder: Path, seconds: float, seed: int, more: 
     report.faults, report.cuts = dict(monkey.done), dict(fleet.tally.cuts)
     report.counters = _counters(fleet, survived)
     report.lost_answers = dict(fleet.tally.lost)
+    began = time.monotonic()
     found = await checks.gather(server.dsn, folder)
     report.violations += await checks.broken_rows(server.dsn) + checks.judge(found)
     report.violations += checks.server_errors(server.log())
+    report.checked = round(time.monotonic() - began, 1)
     _count(report, found, folder, fleet.tally)
     return report
 
@@ -170,7 +174,8 @@ def tell(report: Report) -> str:
 
     extra = report.attempts - report.executions
     lines = [
-        f"seed {report.seed}, {report.seconds:g} s of faults, everything ended {report.healed} s after the last one",
+        f"seed {report.seed}, {report.seconds:g} s of faults, everything ended {report.healed} s after the last one, "
+        f"checked in {report.checked} s",
         line("faults", report.faults),
         line("cuts", report.cuts),
         line("lost answers", report.lost_answers),
@@ -181,7 +186,7 @@ def tell(report: Report) -> str:
         f"gone on for: {', '.join(report.awaited) or 'none'}",
         f"never: {', '.join(report.missing) or 'none'}",
         f"said out of form: {len(report.stray)}",
-        *(f"  {one}" for one in report.stray[:_SHOWN]),
+        *(f"  {one}" for one in report.stray[-_SHOWN:]),
         f"VIOLATIONS: {len(report.violations)}",
         *(f"  {one}" for one in report.violations[:_SHOWN]),
     ]

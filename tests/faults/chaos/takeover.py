@@ -20,7 +20,7 @@ from typing import Final
 
 from aioflow.client import Client
 from tests.faults.chaos.flows import Victim
-from tests.faults.chaos.ledger import Effect, read_effects
+from tests.faults.chaos.ledger import Effect, Effects
 from tests.faults.chaos.plain import Plain, percentile
 from tests.faults.chaos.rig import Server
 from tests.support import eventually
@@ -71,9 +71,10 @@ class Lane:
     async def _running(self, names: list[str], former: dict[str, Effect], within: float) -> dict[str, Effect]:
         """The last attempt of each of the names, once each has one that is not the former one."""
         found: dict[str, Effect] = {}
+        effects = Effects(self.folder)
 
         def all_() -> bool:
-            found.update((one.value, one) for one in read_effects(self.folder) if one.value in names)
+            found.update((one.value, one) for one in effects.read() if one.value in names)
             return all(name in found and found[name] != former.get(name) for name in names)
 
         await eventually(all_, within=within)
