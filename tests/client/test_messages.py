@@ -211,11 +211,12 @@ async def test_a_flood_of_signals_is_refused_with_a_typed_error(client: Client, 
 # -- cancel and terminate -------------------------------------------------------------------------
 
 
-async def test_a_cancelled_run_cleans_up_and_says_so(client: Client, serving: Runs) -> None:
+async def test_a_cancelled_run_cleans_up_and_says_so(client: Client, runs: Runs) -> None:
     instance = await client.start(Patient.options(id="p"))
     await asyncio.gather(*(client.cancel("p", "enough") for _ in range(3)))
+    await runs.settle()
     with pytest.raises(WorkflowCancelled, match="enough") as ended:
-        await instance.result()
+        await instance.result(timeout=20)
     assert (ended.value.instance_id, ended.value.run_id) == ("p", instance.run_id)
     kinds = [one.kind for one in await instance.history()]
     assert kinds.count("CancelRequested") == 1
