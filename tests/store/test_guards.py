@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import replace
 from datetime import timedelta
 from importlib.resources import files
 
 import asyncpg
+import pytest
 
 from aioflow.store import rows
 from aioflow.store.notify import DONE, WAKE
@@ -118,3 +120,32 @@ async def test_a_run_is_given_back_by_the_token_it_is_held_by(bench: Bench) -> N
     ]
     assert (await bench.hot())["token"] == present.token
     await bench.healthy()
+
+
+async def test_a_close_leaves_nothing_behind(bench: Bench) -> None:
+    await bench.start()
+    now = await bench.store.clock()
+    await bench.step(activities=[activity("a"), activity("b")], timers=[("t", now + timedelta(hours=1))])
+    assert len(await bench.claim_activities(1)) == 1
+    await bench.signal()
+    assert (await bench.step(close="completed")).status == "ok"
+    assert await bench.leftovers() == 0
+    await bench.healthy()
+
+
+async def test_a_cancelled_completion_is_finished_first(bench: Bench, other: asyncpg.Connection) -> None:
+    await bench.start()
+    await bench.step(activities=[activity()])
+    (attempt,) = await bench.claim_activities()
+    transaction = other.transaction()
+    await transaction.start()
+    await other.fetchrow("select 1 from aioflow.instance_hot for no key update")
+    task = asyncio.create_task(bench.complete(attempt))
+    await bench.waiting()
+    task.cancel()
+    await asyncio.wait({task}, timeout=0.2)
+    assert not task.done()
+    await transaction.commit()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await bench.conn.fetchval("select count(*) from aioflow.inbox where kind = 'ActivityCompleted'") == 1

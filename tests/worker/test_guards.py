@@ -4,21 +4,58 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
 import pytest
 
-from aioflow import Workflow
+from aioflow import Workflow, activity, await_signal
 from aioflow.client import Client
 from aioflow.core.fault import set_fault_hook
+from aioflow.core.keys import InstanceKey
 from aioflow.core.registry import Registry
+from aioflow.errors import DatabaseUnavailable
+from aioflow.store.activities import Activities
 from aioflow.store.notify import DONE
 from aioflow.store.queries import sql as statement
+from aioflow.store.rows import Commit, CommitOutcome
 from aioflow.store.store import Store
+from aioflow.worker.committer import Committer
 from aioflow.worker.session import Profile, Session
 from tests.support import eventually
 from tests.worker.conftest import QUICK, worker
+
+
+@activity.defn
+async def one(x: int) -> int:
+    return x + 1
+
+
+@activity.defn
+async def endless() -> None:
+    STARTED.set()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        STOPPED.set()
+
+
+STARTED, STOPPED = asyncio.Event(), asyncio.Event()
+
+
+class Stepping(Workflow):
+    async def handle(self, x: int) -> int:
+        return await one(x)
+
+
+class Cancelling(Workflow):
+    async def handle(self) -> str:
+        task = asyncio.ensure_future(endless())
+        await await_signal("stop")
+        task.cancel()
+        await await_signal("end")
+        return "ended"
 
 
 class Plain(Workflow):
@@ -99,3 +136,57 @@ async def test_a_close_is_announced(client: Client, sql: asyncpg.Connection[Any]
         instance = await client.start(Plain, 1)
         assert instance.run_id is not None
         await eventually(lambda: instance.run_id is not None and instance.run_id.hex in ",".join(heard).split(","))
+
+
+async def test_a_cancelled_activity_is_told_without_a_heartbeat(client: Client) -> None:
+    for event in (STARTED, STOPPED):
+        event.clear()
+    async with worker(client, Cancelling, endless, settings=replace(QUICK, heartbeat_interval=3600.0)):
+        instance = await client.start(Cancelling)
+        await eventually(STARTED.is_set)
+        await instance.signal("stop")
+        await eventually(STOPPED.is_set)
+        await instance.signal("end")
+        assert await instance.result() == "ended"
+
+
+async def test_a_completion_outlasts_a_database_that_is_away(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what the activity has done is told as a failure of ours."""
+    complete, away = Activities.complete_activities, [DatabaseUnavailable("away")] * 2
+
+    async def completing(self: Activities, outcomes: Any) -> Any:
+        if away:
+            raise away.pop()
+        return await complete(self, outcomes)
+
+    monkeypatch.setattr(Activities, "complete_activities", completing)
+    async with worker(client, Stepping, one):
+        assert await (await client.start(Stepping, 1)).result() == 2
+    assert not away
+
+
+async def test_a_commit_outlasts_a_database_that_is_away(session: Session) -> None:
+    """Given up, nobody would know whether it took effect."""
+    away = [DatabaseUnavailable("away")] * 3
+    ok = CommitOutcome("ok", 1, None, False, False)
+    sent: list[Commit] = []
+
+    class Away:
+        async def commit(self, commits: list[Commit]) -> list[CommitOutcome]:
+            sent.extend(commits)
+            if away:
+                raise away.pop()
+            return [ok for _ in commits]
+
+    commit = Commit(
+        key=InstanceKey.of("default", "i"),
+        run_id=session.ids(),
+        owner=session.worker_id,
+        token=session.ids(),
+        next_token=session.ids(),
+        base_seq=1,
+        gen=1,
+        records=[],
+    )
+    assert await Committer(Away()).commit([commit]) == [ok]  # type: ignore[arg-type]  # as much of a store as it needs
+    assert sent == [commit] * 4

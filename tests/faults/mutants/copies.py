@@ -99,7 +99,7 @@ def apply(patch: Patch, copy: Copy) -> None:
     """Plant a mistake. Raises `NotUsable` when the patch does not fit any more."""
     before = copy.digest()
     done = subprocess.run(
-        ["git", "apply", "--whitespace=nowarn", "-"],
+        ["git", "apply", "-C1", "--whitespace=nowarn", "-"],
         input=patch.diff,
         cwd=copy.folder,
         env={**os.environ, "GIT_CEILING_DIRECTORIES": str(copy.folder.parent)},

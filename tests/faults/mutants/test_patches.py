@@ -23,7 +23,12 @@ def test_a_patch_fits_the_product(patch: Patch) -> None:
     assert changed
     assert all(name.startswith("aioflow/") for name in changed)
     done = subprocess.run(
-        ["git", "apply", "--check", "-"], input=patch.diff, cwd=HOUSE, capture_output=True, text=True, check=False
+        ["git", "apply", "-C1", "--check", "-"],
+        input=patch.diff,
+        cwd=HOUSE,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 
