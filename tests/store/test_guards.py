@@ -11,6 +11,7 @@ from importlib.resources import files
 import asyncpg
 import pytest
 
+from aioflow.core.fault import set_fault_hook
 from aioflow.store import rows
 from aioflow.store.notify import DONE, WAKE
 from tests.store.bench import Bench, activity, ids, key, later, signalled
@@ -149,3 +150,48 @@ async def test_a_cancelled_completion_is_finished_first(bench: Bench, other: asy
     with pytest.raises(asyncio.CancelledError):
         await task
     assert await bench.conn.fetchval("select count(*) from aioflow.inbox where kind = 'ActivityCompleted'") == 1
+
+
+async def test_a_load_is_one_look(bench: Bench) -> None:
+    """A generation newer than the inbox that comes with it would acknowledge what was never loaded."""
+    await bench.start()
+    run = await bench.claim_one()
+    points: list[str] = []
+
+    async def hook(point: str) -> None:
+        if point.startswith("load"):
+            points.append(point)
+            await bench.signal()
+
+    set_fault_hook(hook)
+    try:
+        loaded = await bench.load(run)
+    finally:
+        set_fault_hook(None)
+    assert len(points) >= 2
+    assert loaded.gens == list(range(1, loaded.gen + 1))
+    assert (await bench.store.commit([bench.decide(loaded)]))[0].rearmed
+    assert len((await bench.load(await bench.claim_one())).inbox) == len(points) - len(loaded.gens) + 1
+
+
+@pytest.mark.parametrize("point", ["reap_pending", "reap_blame", "reap_release", "reap_settle"])
+async def test_what_a_reaper_left_undone_the_next_one_does(bench: Bench, point: str) -> None:
+    await bench.start()
+    await bench.claim_one()
+    await later(bench.conn, 3600)
+
+    async def hook(at: str) -> None:
+        if at == f"{point}.before_send":
+            raise RuntimeError("the reaper is gone")
+
+    set_fault_hook(hook)
+    try:
+        with pytest.raises(RuntimeError):
+            await bench.store.reap(0.0)
+    finally:
+        set_fault_hook(None)
+    await bench.store.reap(0.0)
+    assert (await bench.hot())["owner"] is None
+    assert not await bench.conn.fetchval("select exists (select from aioflow.worker where dead and not released)")
+    await bench.add_worker()
+    assert len(await bench.claim()) == 1
