@@ -57,6 +57,10 @@ class Batcher(Generic[I, O]):
     async def close(self) -> None:
         """Take nothing more and wait until everything waiting has been flushed."""
         self._closed = True
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until everything waiting has been flushed; more may come."""
         while self._running:
             await asyncio.wait(self._running)
 

@@ -96,9 +96,9 @@ class ActivityTasks:
             attempt.abandon()
 
     async def close(self) -> None:
-        """Wait until everything is written."""
-        await self._completions.close()
-        await self._retries.close()
+        """Wait until everything is written. What ends later may still try: its token tells."""
+        await self._completions.settle()
+        await self._retries.settle()
 
     # -- one attempt ------------------------------------------------------------------------------
 

@@ -50,5 +50,5 @@ class Committer:
         return outcomes
 
     async def close(self) -> None:
-        """Wait until everything is written."""
-        await self._batcher.close()
+        """Wait until everything is written. A step that ends later may still try: its token tells."""
+        await self._batcher.settle()

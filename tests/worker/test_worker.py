@@ -17,6 +17,8 @@ from structlog.testing import capture_logs
 
 from aioflow import Workflow, activity, await_signal, timer
 from aioflow.client import Client
+from aioflow.core.fault import set_fault_hook
+from aioflow.core.guard import allowed
 from aioflow.errors import ConfigurationError, DatabaseUnavailable, SchemaNotMigrated
 from aioflow.store.notify import Notifier
 from aioflow.store.pool import Database
@@ -239,6 +241,46 @@ async def test_what_does_not_end_in_time_is_given_back(client: Client, sql: asyn
     gate.set()
     async with worker(client, Waiting, waiting):
         assert await instance.result() == "x"
+
+
+slow_step = threading.Event()
+
+
+class SlowStep(Workflow):
+    async def handle(self) -> str:
+        with allowed():
+            events.append("in the step")
+            slow_step.wait(20)
+        return "done"
+
+
+async def test_a_step_that_outlasts_the_drain_is_not_held_against_its_run(
+    client: Client, sql: asyncpg.Connection[Any]
+) -> None:
+    logs: list[Any] = []
+
+    def failed() -> bool:
+        return any(one["event"] == "workflow_tasks_failed" for one in logs)
+
+    async def let_it_end(point: str) -> None:
+        if point == "drain.before_unregister":
+            slow_step.set()
+            with anyio.move_on_after(0.3):
+                await eventually(failed)
+
+    slow_step.clear()
+    set_fault_hook(let_it_end)
+    try:
+        with capture_logs() as logs:
+            async with worker(client, SlowStep, settings=dataclasses.replace(QUICK, drain_grace=0.1)):
+                instance = await client.start(SlowStep)
+                await eventually(lambda: events == ["in the step"])
+    finally:
+        set_fault_hook(None)
+    assert not failed()
+    events.clear()
+    async with worker(client, SlowStep):
+        assert await instance.result(timeout=20) == "done"
 
 
 @activity.defn
