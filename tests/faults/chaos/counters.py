@@ -34,7 +34,11 @@ def said(folder: Path) -> tuple[Counter[str], list[str]]:
                 stray.append(f"{path.name}: {line}")
                 continue
             events[str(told.get("event"))] += 1
-            if str(told.get("logger")).startswith(("asyncio", "asyncpg")) or told.get("level") == "critical":
+            if (
+                "exception" in told
+                or str(told.get("logger")).startswith(("asyncio", "asyncpg"))
+                or told.get("level") == "critical"
+            ):
                 stray.append(f"{path.name}: {line}")
     return events, stray
 

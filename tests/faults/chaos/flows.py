@@ -14,6 +14,7 @@ from tests.faults.chaos.ledger import Effect, note_effect
 FOLDER = Path(os.environ.get("AIOFLOW_CHAOS_FOLDER", "."))
 QUICK = RetryPolicy(initial_interval=0.05, max_interval=0.2)
 TRIES = 3
+STAMPED_WITHIN = 1.0  # seconds until another attempt begins
 
 
 def note(value: str) -> None:
@@ -23,7 +24,7 @@ def note(value: str) -> None:
     note_effect(FOLDER, effect)
 
 
-@activity.defn
+@activity.defn(retry=QUICK, start_to_close=STAMPED_WITHIN)
 async def stamp(item: str) -> str:
     """Short work."""
     note(item)

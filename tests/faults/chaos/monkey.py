@@ -11,12 +11,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
+from tests.faults.chaos.flows import STAMPED_WITHIN
 from tests.faults.chaos.ledger import Effect, Effects
 from tests.faults.chaos.proxy import CUTS, Cut
 from tests.faults.chaos.rig import AWAY, Fleet, Slot, until
 from tests.faults.chaos.worker_process import LEASE
 
 SURVIVED: Final = "crash restart survived"
+ENDED: Final = (0, -signal.SIGTERM)  # before it has its handlers, it is ended by the signal
 DRAINED_WITHIN: Final = 30.0
 _WARM: Final = 1.5  # seconds until a process is worth a fault
 WORKER_WRITES: Final = (
@@ -62,7 +64,7 @@ class Monkey:
             "cut at a client": (4, self.cut_client),
             "lost answer": (4, self.lose),
             "late write": (6, self.late),
-            "held commit": (3, self.held),
+            "held write": (4, self.held),
             "hunt": (1, self.hunt),
             "kill a client": (1, self.kill_client),
         }
@@ -144,8 +146,7 @@ class Monkey:
             return
         slot.busy = True
         code = await self.fleet.end(slot, signal.SIGTERM, DRAINED_WITHIN)
-        # Before it has its handlers it is ended by the signal.
-        if code not in (0, -signal.SIGTERM):
+        if code not in ENDED:
             self.wrong.append(f"{slot.name}.{slot.lives}: draining ended with {code}")
             await self.fleet.end(slot, signal.SIGKILL, 10)
         self.fleet.begin(slot)
@@ -257,9 +258,11 @@ class Monkey:
             slot.gate.expect(Cut("late", statements, LEASE * self.chance.uniform(2.0, 3.0)))
 
     async def held(self) -> None:
-        """The commit of a run is under way while somebody terminates the run."""
+        """The commit of a run is under way while it is terminated, an outcome while its attempt times out."""
         for slot in self.fleet.workers:
             slot.gate.expect(Cut("held", ("commit_runs",), 1.0, about=b"victim-"))
+        if (slot := self._pick(self.fleet.workers)) is not None:
+            slot.gate.expect(Cut("held", ("complete_activities",), STAMPED_WITHIN * 2, about=b'"s0:'))
 
     async def cut_client(self) -> None:
         """A line of a caller is cut around a write."""

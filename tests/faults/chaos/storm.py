@@ -16,7 +16,7 @@ from aioflow.client import Client
 from aioflow.errors import ClientError
 from tests.faults.chaos import checks, counters
 from tests.faults.chaos.flows import Bell, Tally, Victim
-from tests.faults.chaos.monkey import SURVIVED, Monkey
+from tests.faults.chaos.monkey import ENDED, SURVIVED, Monkey
 from tests.faults.chaos.proxy import Tally as Cuts
 from tests.faults.chaos.rig import Fleet, Server, until
 
@@ -137,7 +137,9 @@ async def _heal(fleet: Fleet) -> list[str]:
 
 async def _farewell(fleet: Fleet) -> list[str]:
     codes = await asyncio.gather(*(fleet.end(slot, signal.SIGTERM, 20.0) for slot in fleet.workers))
-    return [f"{slot.name} ended with {code}" for slot, code in zip(fleet.workers, codes, strict=True) if code != 0]
+    return [
+        f"{slot.name} ended with {code}" for slot, code in zip(fleet.workers, codes, strict=True) if code not in ENDED
+    ]
 
 
 def _counters(fleet: Fleet, survived: int) -> dict[str, int]:
@@ -146,9 +148,10 @@ def _counters(fleet: Fleet, survived: int) -> dict[str, int]:
         SURVIVED: survived,
         "lost answer": sum(fleet.tally.lost.values()),
         "commit of a former holder fenced": fleet.tally.fenced["commit_runs"],
-        "completion of a former holder fenced": fleet.tally.fenced["complete_activities"],
     }
-    return counters.sometimes(events, more)
+    found = counters.sometimes(events, more)
+    found["fenced completion"] += fleet.tally.fenced["complete_activities"]
+    return found
 
 
 def _missing(fleet: Fleet, monkey: Monkey) -> list[str]:
