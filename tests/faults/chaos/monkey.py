@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from tests.faults.chaos.flows import STAMPED_WITHIN
+from aioflow.client import Client
+from aioflow.errors import DatabaseUnavailable
+from tests.faults.chaos.flows import STAMPED_WITHIN, Victim
 from tests.faults.chaos.ledger import Effect, Effects
 from tests.faults.chaos.proxy import CUTS, Cut
 from tests.faults.chaos.rig import AWAY, Fleet, Slot, until
@@ -52,7 +54,7 @@ class Monkey:
         self._deck: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
             "kill": (3, self.kill),
             "stop": (3, self.stop),
-            "drain": (3, self.drain),
+            "drain": (4, self.drain),
             "terminate backends": (2, self.backends),
             "crash restart": (1, self.crash),
             "stall": (3, self.stall),
@@ -153,25 +155,30 @@ class Monkey:
         slot.busy = False
 
     async def hunt(self) -> None:
-        """Kill whoever works on one activity, several times in a row."""
+        """Kill whoever works on one activity, twice in a row."""
+        name = f"prey-{self.done['hunt']}"
+        try:
+            async with Client.connect(self.fleet.server.dsn) as client:
+                await client.start(Victim.options(id=name), name)
+        except DatabaseUnavailable:
+            return
         seen: set[str] = set()
-        prey: Effect | None = None
-        for _ in range(3):
-            if prey is not None and not await until(partial(self._again, prey, seen), LEASE * 4):
-                return
-            held = {slot.process.pid: slot for slot in self.fleet.workers if slot.process and slot.alive}
-            effects = [one for one in self._effects.read() if one.pid in held and not held[one.pid].busy]
-            mine = [one for one in effects if prey is None or one.execution == prey.execution]
-            long = [one for one in mine if one.activity == "hold" or prey is not None]
-            if not long:
-                return
-            prey = long[-1]
-            seen.add(prey.attempt)
-            await self._replace(held[prey.pid])
+        for _ in range(2):
+            if not await until(partial(self._held, name, seen), LEASE * 6):
+                break
+            last = self._attempts(name)[-1]
+            seen.add(last.attempt)
+            for slot in self.fleet.workers:
+                if slot.process is not None and slot.process.pid == last.pid and not slot.busy:
+                    await self._replace(slot)
+        await until(partial(self._held, name, seen), LEASE * 6)
+        (self.fleet.folder / "let-go" / name).touch()
 
-    async def _again(self, prey: Effect, seen: set[str]) -> bool:
-        effects = self._effects.read()
-        return any(one.execution == prey.execution and one.attempt not in seen for one in effects)
+    def _attempts(self, name: str) -> list[Effect]:
+        return [one for one in self._effects.read() if one.value == name]
+
+    async def _held(self, name: str, seen: set[str]) -> bool:
+        return any(one.attempt not in seen for one in self._attempts(name))
 
     # -- the server -------------------------------------------------------------------------------
 
@@ -261,8 +268,8 @@ class Monkey:
         """The commit of a run is under way while it is terminated, an outcome while its attempt times out."""
         for slot in self.fleet.workers:
             slot.gate.expect(Cut("held", ("commit_runs",), 1.0, about=b"victim-"))
-        if (slot := self._pick(self.fleet.workers)) is not None:
-            slot.gate.expect(Cut("held", ("complete_activities",), STAMPED_WITHIN * 2, about=b'"s0:'))
+        if (one := self._pick(self.fleet.workers)) is not None:
+            one.gate.expect(Cut("held", ("complete_activities",), STAMPED_WITHIN * 2, about=b'"s0:'))
 
     async def cut_client(self) -> None:
         """A line of a caller is cut around a write."""
