@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from aioflow import Workflow, activity, await_signal
+from aioflow import RetryPolicy, Workflow, activity, await_signal
 from aioflow.client import Client
 from aioflow.core.fault import set_fault_hook
 from aioflow.core.keys import InstanceKey
@@ -27,7 +27,7 @@ from tests.support import eventually
 from tests.worker.conftest import QUICK, worker
 
 
-@activity.defn
+@activity.defn(retry=RetryPolicy(max_attempts=1))
 async def one(x: int) -> int:
     return x + 1
 
@@ -152,7 +152,7 @@ async def test_a_cancelled_activity_is_told_without_a_heartbeat(client: Client) 
 
 async def test_a_completion_outlasts_a_database_that_is_away(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else what the activity has done is told as a failure of ours."""
-    complete, away = Activities.complete_activities, [DatabaseUnavailable("away")] * 2
+    complete, away = Activities.complete_activities, [DatabaseUnavailable("away")]
 
     async def completing(self: Activities, outcomes: Any) -> Any:
         if away:

@@ -70,7 +70,7 @@ RINGS = {
         Ring("store", "tests of the store", tuple(f"tests/store/test_{name}.py" for name in _STORE), 420),
         Ring("stateful", "stateful test of the store against a dictionary", ("tests/faults/stateful",), 600),
         Ring("interleave", "statement interleaver", ("tests/faults/interleave",), 600),
-        Ring("worker", "tests of the worker", ("tests/worker",), 420),
+        Ring("worker", "tests of the worker", ("tests/worker/test_guards.py", "tests/worker"), 420),
         Ring("chaos", "processes under faults", ("tests/faults/chaos",), 600),
     )
 }
