@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from tests.faults.model.engine import Model, Mutant, Rows, Steps, Wrong
 
-RETRIES = 2
+RETRIES = 3
 
 
 class Shared(
@@ -75,7 +75,7 @@ class Activities(Model):
 
     def start(self) -> Shared:
         row = (None, None)
-        return Shared(True, row, 1, 0, False, False, 0, (), (), (), 0, False, 1, self.options, frozenset())
+        return Shared(True, row, 1, 0, False, False, 0, (), (), (), 0, False, 2, self.options, frozenset())
 
     def processes(self) -> dict[str, tuple[str, Any]]:
         found: dict[str, tuple[str, Any]] = {"w1": ("take", None), "w2": ("take", None), "reaper": ("reap", None)}
@@ -91,7 +91,7 @@ class Activities(Model):
     # attempts
 
     def take(self, s: Shared, me: str, mem: Any) -> Steps:
-        if s.row == (None, None) and s.free("activity", me) and s.tokens < 3:
+        if s.row == (None, None) and s.free("activity", me) and s.tokens < 4:
             token = s.tokens + 1
             yield f"claims attempt {s.attempt}", self._new_deadline(s.but(row=(me, token), tokens=token)), "run", token
 
@@ -131,7 +131,7 @@ class Activities(Model):
         after = s.but(row=row, inbox=(*s.inbox, token))
         yield "recorded", after, "take", None
         if s.losses:
-            yield "recorded, answer lost", after.but(losses=0), "complete", (token, True)
+            yield "recorded, answer lost", after.but(losses=s.losses - 1), "complete", (token, True)
 
     def _told_late(self, s: Shared, token: int, again: bool) -> Steps:
         known = token in s.inbox or token in s.history
@@ -231,7 +231,7 @@ class Activities(Model):
 
     def finally_ends(self, s: Shared) -> str | None:
         cancelled = "cancel" in self.options
-        if not s.history and not cancelled and s.tokens < 3:
+        if not s.history and not cancelled and s.tokens < 4:
             return "the activity never has an outcome"
         return None
 

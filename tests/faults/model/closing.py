@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from tests.faults.model.engine import Model, Mutant, Steps, Wrong
 
-MESSAGES = 8
+MESSAGES = 10
 SEAL_AFTER = 3
 
 

@@ -36,7 +36,7 @@ class Eager(Model):
         Mutant("looks at the run's token only, not at the attempt's", "outcomes"),
         Mutant("the next step comes before the load", "order"),
         Mutant("a lost answer is taken for a late result", "verdict"),
-        Mutant("acknowledges the wake_gen of the verdict without a load", "delivered"),
+        Mutant("acknowledges the wake_gen of the verdict without a load", "order"),
         Mutant("the attempt is deleted in a transaction of its own", "completed"),
         Mutant("after a lost answer the result goes by the inbox too, without its attempt's token", "outcomes"),
     )
@@ -54,6 +54,7 @@ class Eager(Model):
             "w3": ("claim", 0),
             "s1": ("signal", None),
             "s2": ("signal", None),
+            "s3": ("signal", None),
             "world": ("world", None),
         }
 

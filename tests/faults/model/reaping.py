@@ -70,11 +70,11 @@ class Reaping(Model):
     resting = frozenset({"land", "watch"})
 
     def start(self) -> Shared:
-        rows = (("P", None), ("Q", None))
+        rows = (("P", None), ("Q", None), ("R", None))
         return Shared(True, 0, rows, frozenset(), None, 1, False, frozenset())
 
     def processes(self) -> dict[str, tuple[str, Any]]:
-        return {"w1": ("claim", 3), "net": ("land", None), "reaper": ("reap", None)}
+        return {"w1": ("claim", 5), "net": ("land", None), "reaper": ("reap", None)}
 
     def killed(self, s: Shared, name: str) -> Shared:
         return s.but(killed=True)

@@ -2,8 +2,8 @@
 
 Models `claim_keys()`, `deliver()`, `explain()` and `forget_keys()` as `signal()` calls them: a transaction of several
 statements, each with a snapshot of its own; and `expire_requests.sql`. The insert of a key waits for whoever is about
-to insert it. Callers a and b send the same, c sends another body under the same key; a sends again when its answer is
-lost.
+to insert it. Callers a and b send the same, c and d send another body under the same key; a sends again when its
+answer is lost.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from tests.faults.model.engine import Model, Mutant, Rows, Steps, Wrong
 
-BODY = {"a": "x", "b": "x", "c": "y"}
+BODY = {"a": "x", "b": "x", "c": "y", "d": "y"}
 REFUSED = ("closing", "closed", "unknown")
 
 
@@ -78,7 +78,7 @@ class Requests(Model):
         return Shared("open" if begun else None, 1, begun, False, None, (), (), 1, world, frozenset())
 
     def processes(self) -> dict[str, tuple[str, Any]]:
-        callers = dict.fromkeys("abc", ("call", None))
+        callers = dict.fromkeys(BODY, ("call", None))
         return {**callers, "w": ("consume", None), "world": ("world", None)}
 
     def killed(self, s: Shared, name: str) -> Shared:

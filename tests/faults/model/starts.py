@@ -2,7 +2,7 @@
 
 Models `start()` (`begin_instances()`, `start_existing()`, `lock_instance()`, `may_reuse()`), `reserve()` and
 `terminate()` against a worker's commit, which takes the hot row away under its own lock only. Caller a may lose its
-answer and sends the same again; b follows the policies of the variant; c only reserves.
+answer and sends the same again; b follows the policies of the variant, d those of a; c only reserves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from tests.faults.model.engine import Model, Mutant, Rows, Steps, Wrong
 
-NAMES = {"a": "Ra", "b": "Rb"}
+NAMES = {"a": "Ra", "b": "Rb", "d": "Rd"}
 
 
 class Shared(Rows, namedtuple("Shared", "exists hot runs losses begun answers locks")):
@@ -75,7 +75,12 @@ class Starts(Model):
         return Shared(False, None, (), 1, (), (), frozenset())
 
     def processes(self) -> dict[str, tuple[str, Any]]:
-        found: dict[str, tuple[str, Any]] = {"a": ("begin", False), "b": ("begin", False), "w": ("work", None)}
+        found: dict[str, tuple[str, Any]] = {
+            "a": ("begin", False),
+            "b": ("begin", False),
+            "d": ("begin", False),
+            "w": ("work", None),
+        }
         if "reserve" in self.options:
             found["c"] = ("reserve", None)
         if "terminate" in self.options:

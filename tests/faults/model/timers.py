@@ -66,7 +66,13 @@ class Timers(Model):
         return Shared(0, 0, 0, DUE, None, (), (), (), True, 0, frozenset())
 
     def processes(self) -> dict[str, tuple[str, Any]]:
-        return {"s1": ("send", None), "s2": ("send", None), "w": ("claim", None), "time": ("tick", None)}
+        return {
+            "s1": ("send", None),
+            "s2": ("send", None),
+            "s3": ("send", None),
+            "w": ("claim", None),
+            "time": ("tick", None),
+        }
 
     def tick(self, s: Shared, me: str, mem: Any) -> Steps:
         if s.clock < END:

@@ -52,7 +52,7 @@ class Token(Model):
     resting = frozenset({"watch", "land", "take"})
 
     def start(self) -> Shared:
-        return Shared((None, None, None, 0), (), (), (), 2, False, False, ())
+        return Shared((None, None, None, 0), (), (), (), 3, False, False, ())
 
     def processes(self) -> dict[str, tuple[str, Any]]:
         return {"w1": ("take", 0), "w2": ("take", 0), "reaper": ("reap", None), "net": ("land", None)}
@@ -80,7 +80,7 @@ class Token(Model):
         )
 
     def take(self, s: Shared, me: str, n: int) -> Steps:
-        if s.hot and s.hot[0] is None and len(s.landed) < 3 and not (s.dead and me == "w1"):
+        if s.hot and s.hot[0] is None and len(s.landed) < 4 and not (s.dead and me == "w1"):
             token = f"{me}.{n}"
             base = s.hot[3]
             decision = "close" if me == "w2" and base else f"d{base}"

@@ -63,7 +63,7 @@ class Wakeups(Model):
         return Shared(True, 1, 0, 0, None, ((1, "start"),), "unset", (), ("start",), False, False)
 
     def processes(self) -> dict[str, tuple[str, Any]]:
-        found: dict[str, tuple[str, Any]] = {"s1": ("send", None), "s2": ("send", None)}
+        found: dict[str, tuple[str, Any]] = {"s1": ("send", None), "s2": ("send", None), "s3": ("send", None)}
         if "reserved" in self.options:
             found["starter"] = ("begin", None)
         return found | {
