@@ -195,3 +195,37 @@ async def test_what_a_reaper_left_undone_the_next_one_does(bench: Bench, point: 
     assert not await bench.conn.fetchval("select exists (select from aioflow.worker where dead and not released)")
     await bench.add_worker()
     assert len(await bench.claim()) == 1
+
+
+@pytest.mark.parametrize("delay", [0.0, 60.0])
+async def test_a_run_given_back_is_armed_though_nothing_came(bench: Bench, delay: float) -> None:
+    """Its timer was due, and is not any more for whoever looks at the row."""
+    await bench.start()
+    now = await bench.store.clock()
+    await bench.step(timers=[("t", now)], next_due=now)
+    run = await bench.claim_one()
+    hot = await bench.hot()
+    assert hot["wake_gen"] == hot["ack_gen"]
+    release = rows.ReleaseRun(key=key(), owner=bench.worker, token=run.token, delay=delay)
+    assert await bench.store.release_runs([release]) == ["q"]
+    await later(bench.conn, delay)
+    assert len((await bench.load(await bench.claim_one())).timers) == 1
+
+
+async def test_a_heartbeat_of_a_former_attempt_changes_nothing(bench: Bench) -> None:
+    await bench.start()
+    await bench.step(activities=[activity(heartbeat=5.0)])
+    (former,) = await bench.claim_activities()
+    held = rows.HeldActivity(former.key.shard, former.run_id, former.ref, former.token)
+    assert await bench.store.release_activities([held]) == ["q"]
+    (present,) = await bench.claim_activities()
+    before = dict(await bench.conn.fetchrow("select * from aioflow.activity"))
+    await later(bench.conn, 3.0)
+    beats = [
+        rows.Heartbeat(shard=one.key.shard, run_id=one.run_id, ref=one.ref, token=one.token, details=b"\x01[1]")
+        for one in (former, present)
+    ]
+    assert await bench.store.heartbeat(beats[:1]) == [False]
+    assert dict(await bench.conn.fetchrow("select * from aioflow.activity")) == before
+    assert await bench.store.heartbeat(beats) == [False, True]
+    assert (await bench.conn.fetchval("select deadline from aioflow.activity")) > before["deadline"]
