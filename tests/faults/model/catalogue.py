@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.faults.model import (
     activities,
+    attempts,
     batches,
     children,
     closing,
@@ -33,7 +34,7 @@ __all__ = ["MODELS", "functions", "mutants", "normal", "of_mutant", "source", "s
 STORE = Path(__file__).parents[3] / "aioflow" / "store"
 MODULES = (
     instance, position, token, eager, closing, forced, ingress, reaping, timers, wakeups,
-    starts, children, requests, failover, activities, batches, suspects,
+    starts, children, requests, failover, activities, attempts, batches, suspects,
 )  # fmt: skip
 MODELS: tuple[type[Model], ...] = tuple(model for module in MODULES for model in module.MODELS)
 
