@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from importlib.resources import files
@@ -13,6 +14,7 @@ import pytest
 
 from aioflow.core.fault import set_fault_hook
 from aioflow.store import rows
+from aioflow.store.batching import Batcher
 from aioflow.store.notify import DONE, WAKE
 from tests.store.bench import Bench, activity, ids, key, later, signalled
 
@@ -229,3 +231,23 @@ async def test_a_heartbeat_of_a_former_attempt_changes_nothing(bench: Bench) -> 
     assert dict(await bench.conn.fetchrow("select * from aioflow.activity")) == before
     assert await bench.store.heartbeat(beats) == [False, True]
     assert (await bench.conn.fetchval("select deadline from aioflow.activity")) > before["deadline"]
+
+
+async def test_a_flush_in_flight_outlasts_a_caller_that_gives_up() -> None:
+    begun, gate = asyncio.Event(), asyncio.Event()
+    written: list[int] = []
+
+    async def flush(items: Sequence[int]) -> list[int]:
+        begun.set()
+        await gate.wait()
+        written.extend(items)
+        return [item * 2 for item in items]
+
+    batcher: Batcher[int, int] = Batcher(flush)
+    first, second = batcher.submit([1, 2])
+    await begun.wait()
+    first.cancel()
+    gate.set()
+    assert await second == 4
+    await batcher.close()
+    assert written == [1, 2]
