@@ -50,7 +50,7 @@ class Reaping(Model):
         "reap_settle.sql": ("not exists (select from aioflow.instance_hot h where h.owner = w.worker_id)",),
         "worker_epoch.sql": ("not w.dead for update", "set claim_epoch = w.claim_epoch + 1"),
         "worker_renew.sql": ("where w.worker_id = $1 and not w.dead",),
-        "worker_retire.sql": ("not w.dead for update", "set dead = true, blame = 'none'"),
+        "worker_retire.sql": ("for update ) update aioflow.worker w set dead = true, blame = 'none'",),
         "release_unknown_runs.sql": ("h.token <> all ($2::uuid[])", "visible_at = aioflow.clock()"),
         "release_unknown_activities.sql": ("a.token <> all ($2::uuid[])",),
     }
