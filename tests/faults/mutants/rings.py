@@ -66,12 +66,17 @@ RINGS = {
     ring.name: ring
     for ring in (
         Ring("core", "tests of decisions and replay", tuple(f"tests/core/test_{name}.py" for name in _CORE), 240),
-        Ring("model", "model checker", ("tests/faults/model",), 300),
+        Ring("model", "model checker", ("tests/faults/model/test_models.py",), 300),
         Ring("store", "tests of the store", tuple(f"tests/store/test_{name}.py" for name in _STORE), 420),
-        Ring("stateful", "stateful test of the store against a dictionary", ("tests/faults/stateful",), 600),
-        Ring("interleave", "statement interleaver", ("tests/faults/interleave",), 600),
+        Ring(
+            "stateful",
+            "stateful test of the store against a dictionary",
+            ("tests/faults/stateful/test_stateful.py",),
+            600,
+        ),
+        Ring("interleave", "statement interleaver", ("tests/faults/interleave/test_interleave.py",), 600),
         Ring("worker", "tests of the worker", ("tests/worker/test_guards.py", "tests/worker"), 420),
-        Ring("chaos", "processes under faults", ("tests/faults/chaos",), 600),
+        Ring("chaos", "processes under faults", ("tests/faults/chaos/test_chaos.py",), 600),
     )
 }
 
