@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from aioflow.store.queries import names, sql
-from tests.store.bench import Bench, activity
+from tests.store.bench import Bench, activity, later
 
 PLANTED = {
     "history": [
@@ -97,4 +97,15 @@ async def test_planted_violations_are_found(bench: Bench, name: str) -> None:
         assert found, statement
         assert all(row["subject"] and row["detail"] for row in found)
         await transaction.rollback()
+    await bench.healthy()
+
+
+async def test_a_run_given_back_after_its_timer_was_due_is_no_violation(bench: Bench) -> None:
+    await bench.start()
+    due = await bench.store.clock() + timedelta(seconds=5)
+    await bench.step(timers=[("t", due)], next_due=due, keep=True)
+    await later(bench.conn, 120)
+    await bench.store.unregister_worker(bench.worker)
+    hot = await bench.hot()
+    assert (hot["owner"], hot["attempt"], hot["visible_at"] > due) == (None, 0, True)
     await bench.healthy()

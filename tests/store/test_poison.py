@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from aioflow.core.fault import set_fault_hook
 from aioflow.store import rows
 from aioflow.store.workers import Released
 from tests.store.bench import Bench, activity, ids, key, later, signalled
@@ -190,6 +191,25 @@ async def test_goodbyes_and_lost_claims_are_not_crashes(mortuary: Mortuary) -> N
             [rows.ReleaseRun(key=one.key, owner=one.owner, token=one.token, uncount=True) for one in runs]
         )
     assert set((await mortuary.lanes()).values()) == {(0, 0)}
+
+
+async def test_a_goodbye_that_comes_between_a_death_and_its_count_is_no_crash(mortuary: Mortuary) -> None:
+    bench = mortuary.bench
+    await mortuary.claim()
+
+    async def gone(point: str) -> None:
+        if point == "reap_blame.before_send":
+            raise RuntimeError(point)
+
+    set_fault_hook(gone)
+    try:
+        with pytest.raises(RuntimeError):
+            await mortuary.die()
+    finally:
+        set_fault_hook(None)
+    await bench.store.unregister_worker(bench.worker)
+    assert set((await mortuary.lanes()).values()) == {(0, 0)}
+    assert await bench.store.reap(0.0) == ([], set(), set(), [], [])
 
 
 async def test_a_run_whose_code_fails_is_no_suspect_any_more(mortuary: Mortuary) -> None:

@@ -291,3 +291,28 @@ async def test_lists_and_pages(bench: Bench) -> None:
     assert len(await bench.store.list_instances("default", prefix="n", status="running")) == 6
     assert await bench.store.list_instances("default", workflow="Other") == []
     assert await bench.store.list_instances("elsewhere") == []
+
+
+async def test_a_closed_instance_that_is_reserved_again_is_what_the_reservation_says(bench: Bench) -> None:
+    first = await bench.start(workflow="Old")
+    await bench.terminate()
+    before = await bench.store.describe(key())
+    assert (await bench.store.reserve([reservation()]))[0].outcome == "reserved"
+    (listed,) = await bench.store.list_instances("default")
+    assert before is not None
+    assert before.started_at is not None
+    assert (listed.workflow, listed.status, listed.started_at > before.started_at) == ("W", "reserved", True)
+    await bench.terminate()
+    ended = await bench.store.describe(key())
+    assert ended is not None
+    assert ended.started_at == listed.started_at
+    old = await bench.store.describe(key(), first.run_id)
+    assert old is not None
+    assert (old.workflow, ended.workflow) == ("Old", "W")
+
+
+async def test_terminating_a_run_that_nobody_knows_names_none(bench: Bench) -> None:
+    for _ in range(2):
+        await bench.start()
+        assert await bench.terminate(run_id=ids()) == ("unknown", None)
+        await bench.terminate()

@@ -1,7 +1,8 @@
 -- What is known of instances, or of one run of each.
 -- $1.. arrays: shard, namespace, instance id, run (null: the current one)
 -- Returns: per item that exists a row. Locks: none. Index: primary keys.
-select i.ord, x.shard, x.namespace, x.instance_id, x.workflow, x.run_id as current_run_id, x.run_count, x.created_at,
+select i.ord, x.shard, x.namespace, x.instance_id, coalesce(r.workflow, x.workflow) as workflow,
+       x.run_id as current_run_id, x.run_count, x.created_at,
        r.run_id, r.number, r.queue, r.build, r.status, r.started_at, r.closed_at, r.last_seq, r.cancel_requested_at,
        h.instance_id is not null as open, h.queue as hot_queue, h.next_seq, h.wake_gen, h.ack_gen, h.attempt,
        h.crashes, h.isolation = 2 as quarantined, h.sealed, h.paused, h.owner, nullif(h.visible_at, 'infinity') as visible_at,

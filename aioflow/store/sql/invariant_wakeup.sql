@@ -14,6 +14,5 @@ select format('%s/%s', h.namespace, h.instance_id) as subject,
            select from aioflow.inbox b
             where (b.shard, b.namespace, b.instance_id) = (h.shard, h.namespace, h.instance_id)))
       or h.attempt = 0 and h.blocked_reason is null
-         and h.visible_at > case when h.wake_gen <> h.ack_gen then aioflow.clock()
-                                 else coalesce(t.due_at, 'infinity') end)
+         and h.visible_at > greatest(aioflow.clock(), case when h.wake_gen = h.ack_gen then coalesce(t.due_at, 'infinity') end))
  limit $1

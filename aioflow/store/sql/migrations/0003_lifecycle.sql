@@ -281,6 +281,8 @@ begin
         v_reuse := aioflow.may_reuse(v_shard, p_namespace[ord], p_instance[ord], null, p_reuse[ord]);
       end if;
       if v_reuse = 'ok' then
+        update aioflow.instance i set workflow = p_workflow[ord], started_at = aioflow.clock()
+         where i.shard = v_shard and i.namespace = p_namespace[ord] and i.instance_id = p_instance[ord];
         insert into aioflow.instance_hot
                (shard, namespace, instance_id, workflow, queue, priority, visible_at, wake_gen)
         values (v_shard, p_namespace[ord], p_instance[ord], p_workflow[ord], p_queue[ord],
@@ -333,6 +335,7 @@ begin
         outcome := coalesce(outcome, 'unknown');
       end if;
       if outcome = 'closed' then outcome := 'already'; end if;
+      if outcome = 'unknown' then run_id := null; end if;
       if ord = any (fresh) then perform aioflow.forget_keys(p_namespace, p_instance, p_key, array[ord]); end if;
     else
       if h.run_id is null then
