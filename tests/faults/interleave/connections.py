@@ -75,7 +75,7 @@ class Actor:
 
     def __init__(self, name: str, slot: Slot, changed: asyncio.Event, mutant: Statements | None) -> None:
         self.name, self.slot, self._changed, self._mutant = name, slot, changed, mutant
-        self.state, self.want, self.armed = "running", "", False
+        self.state, self.want, self.armed, self.turns = "running", "", False, 0
         self.errors: list[str] = []
         self.sent: set[str] = set()
         self.failed: Exception | None = None
@@ -99,7 +99,7 @@ class Actor:
         self._changed.set()
 
     async def turn(self, want: str) -> Grant:
-        self.want, self.state = want, "ready"
+        self.want, self.state, self.turns = want, "ready", self.turns + 1
         self._go = asyncio.get_running_loop().create_future()
         self._changed.set()
         return await self._go

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -34,6 +34,17 @@ class Ledger:
     sent: dict[Task, rows.Commit] = field(default_factory=dict)
     held_runs: set[UUID] = field(default_factory=set)
     held_attempts: set[UUID] = field(default_factory=set)
+
+    def told(self) -> Counter[str]:
+        """How often each answer was given."""
+        given = Counter(f"signal {one}" for one in self.signals.values())
+        given.update(f"cancel {one}" for one in self.cancels.values())
+        given.update(f"start {one}" for one in self.starts.values())
+        given.update(f"close {one.outcome}" for one in self.closes.values() if one is not None)
+        given.update(f"completion {one}" for some in self.completions.values() for one in some)
+        given.update(f"retry {one}" for some in self.retries.values() for one in some)
+        given.update(f"commit {one}" for some in self.commits.values() for one in some)
+        return given
 
 
 @dataclass(slots=True)

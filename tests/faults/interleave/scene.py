@@ -194,14 +194,14 @@ async def build(dsn: str, conn: Any) -> Scene:
     await conn.execute(SETUP)
     async with await Database.connect(dsn, max_size=1) as db:
         maker = _Builder(Store(db), conn)
-        workers = {"one": ids(), "two": ids()}
+        workers = dict(zip(("one", "two"), sorted((ids(), ids())), strict=True))
         for name, worker in workers.items():
             lease = LEASE if name == "one" else 0.001
             await maker.store.register_worker(
                 rows.WorkerRow(worker_id=worker, identity=name, queues=("q",), lease=lease)
             )
-        # later letters get earlier run ids
-        run_ids = {letter: ids() for letter in ("y", "t", "s", "r", "q", "p", "z")}
+        # Later letters have earlier run ids.
+        run_ids = dict(zip("ytsrqpz", sorted(ids() for _ in range(7)), strict=True))
         await maker.start(run_ids)
         await maker.first_commits(workers["one"])
         attempts = {"one": await maker.attempts(workers["one"], "a", "b")}

@@ -50,7 +50,11 @@ class Gate:
 
 @dataclass
 class Schedule:
-    """Runs actors to their end, one step at a time; ``trace`` tells how."""
+    """Runs actors to their end, one step at a time; ``trace`` tells how.
+
+    In most schedules one actor is left behind at one of its steps until the others cannot go on, and actors are now
+    and then quick or slow.
+    """
 
     actors: Sequence[Actor]
     gates: Sequence[Gate]
@@ -63,7 +67,9 @@ class Schedule:
     def __post_init__(self) -> None:
         self.faults = self.rng.choice((0, 0, 1, 1, 2))
         self.pausing = self.rng.choice((0.0, 0.2, 0.5))
+        self._lasting = self.rng.random() < 0.5  # gates stay until nobody can go on
         self.moody = self.rng.choice((0.0, 0.05, 0.1, 0.2))
+        self._parked = (self.rng.choice(self.actors).name, self.rng.choice((0, 0, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7)))
         self._weights = {one.name: _STEP for one in self.actors}
         if self.moody:
             self._new_mood()
@@ -97,11 +103,16 @@ class Schedule:
     def _choices(self) -> list[tuple[int, str, Any]]:
         found: list[tuple[int, str, Any]] = []
         for one in self.actors:
-            if one.state == "ready":
+            if one.state == "ready" and (one.name, one.turns) != self._parked:
                 found.append((self._weights[one.name], "go", one))
             elif one.state == "paused":
                 found.append((self._weights[one.name], "resume", one))
-        found += [(2, "release", gate) for gate in self.gates if gate.held]
+        gates = [(2, "release", gate) for gate in self.gates if gate.held]
+        if not found:  # but those that are left behind
+            found = [(_STEP, "go", one) for one in self.actors if one.state == "ready"]
+            found += gates
+        elif not self._lasting:
+            found += gates
         if found and self.faults:
             for one in self.actors:
                 if one.state in ("ready", "blocked", "paused"):
@@ -127,13 +138,21 @@ class Schedule:
         elif what == "release":
             await whom.release()
         elif what == "kill":
-            await self.admin.fetch("select pg_terminate_backend($1, 2000)", whom.slot.pid)
+            await self._kill(whom.slot.pid)
         elif what == "expire":
             await self.admin.execute(_EXPIRE, whom)
         else:
             await self.admin.fetch(_SHIFT, whom * 1_000_000)
         if what in ("resume", "release", "kill"):
             await self._look_again()
+
+    async def _kill(self, pid: int) -> None:
+        """End a backend; when this returns it has let go of its locks."""
+        await self.admin.fetch("select pg_terminate_backend($1)", pid)
+        for _ in range(10_000):
+            if not await self.admin.fetchval("select exists (select from pg_stat_activity where pid = $1)", pid):
+                return
+            await asyncio.sleep(0.001)
 
     async def _go(self, one: Actor, *, lose: bool) -> None:
         pause = 0

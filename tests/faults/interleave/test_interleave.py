@@ -3,45 +3,46 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 import pytest
 
 from aioflow.store.queries import names, sql
 from tests.faults.interleave.connections import locks
-from tests.faults.interleave.mutants import MUTANTS, Mutant
-from tests.faults.interleave.rig import TRIPLES, Rig, found, pairs
+from tests.faults.interleave.rig import TRIPLES, Rig, pairs
 
-SCHEDULES = 700
+SCHEDULES = 800
 FIRST_SEED = 1
+SOMETIMES = (
+    "blocked", "paused", "resume", "kill", "lose", "expire", "clock",
+    "signal accepted", "signal closed", "cancel accepted", "cancel duplicate", "start started", "start exists",
+    "close closed", "close already", "completion True", "completion False", "retry retried", "retry late",
+    "commit ok", "commit fenced", "commit refused",
+)  # fmt: skip
 NOT_HERE = ("invariant_", "migration_", "notify")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 async def test_no_schedule_breaks_anything_and_nobody_waits_in_a_circle(database: str) -> None:
-    """Every pair once, then triples and pairs with further seeds as far as the number goes."""
-    combinations = [*pairs(), *TRIPLES * 3]
-    every = ((names, seed) for seed in itertools.count(FIRST_SEED) for names in combinations)
+    """Every pair once and triples twice, then all with further seeds as far as the number goes."""
+    every = itertools.chain(
+        ((names, FIRST_SEED + n) for n in (100, 200) for names in TRIPLES),
+        ((names, seed) for seed in itertools.count(FIRST_SEED) for names in [*pairs(), *TRIPLES]),
+    )
     sent: set[str] = set()
-    steps = 0
+    counts: Counter[str] = Counter()
     async with Rig(database) as rig:
         for names_, seed in itertools.islice(every, SCHEDULES):
             result = await rig.schedule(names_, seed)
             assert not result.broken, str(result)
             sent |= result.sent
-            steps += sum(result.counts.values())
+            counts += result.counts
         assert await rig.deadlocks() == 0
-    assert steps > 5 * SCHEDULES
+    never = [one for one in SOMETIMES if not counts[one]]
+    assert not never, f"did not happen once: {never}; {counts}"
     unsent = {one for one in names() if locks(sql(one)) and not one.startswith(NOT_HERE)} - sent
     assert not unsent, f"statements that lock and that no schedule has sent: {sorted(unsent)}"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(200)
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)
-async def test_planted_mistakes_are_found(database: str, mutant: Mutant) -> None:
-    seed, result = await found(database, mutant, limit=600)
-    assert result is not None, f"{mutant.broken}: not found by {seed} schedules"
 
 
 async def test_the_same_seed_takes_the_same_steps(database: str) -> None:
