@@ -27,6 +27,8 @@ class Heartbeats:
     def __init__(self, store: Store, running: Mapping[UUID, Attempt], interval: float) -> None:
         self._store, self._running, self._interval = store, running, interval
         self._wake = Wake()
+        self._idle = asyncio.Event()  # no batch is on its way
+        self._idle.set()
         self._pace = interval
 
     def begun(self, attempt: Attempt) -> None:
@@ -46,7 +48,9 @@ class Heartbeats:
             await self._send([one for one in self._running.values() if one.dirty or one.asked <= late])
 
     async def flush(self, attempt: Attempt) -> None:
-        """Write what the attempt said last. Raises `StoreError`."""
+        """Write what the attempt said last; a batch on its way may hold it and come too late. Raises `StoreError`."""
+        while not self._idle.is_set():
+            await self._idle.wait()
         if attempt.dirty:
             await self._store.heartbeat([attempt.beat(ask=False)])
             attempt.dirty = False
@@ -66,6 +70,7 @@ class Heartbeats:
         dirty: Collection[Attempt] = [one for one in attempts if one.dirty]
         for one in dirty:
             one.dirty = False
+        self._idle.clear()
         try:
             await fault("heartbeat.before_batch")
             mine = await self._store.heartbeat(beats)
@@ -74,6 +79,8 @@ class Heartbeats:
             for one in dirty:
                 one.dirty = True
             return
+        finally:
+            self._idle.set()
         for one, ours in zip(attempts, mine, strict=True):
             if not ours:
                 one.gone()
