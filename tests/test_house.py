@@ -11,6 +11,7 @@ import sys
 import types
 from collections.abc import Iterator
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -253,6 +254,21 @@ def test_no_sql_is_put_together_from_strings() -> None:
 def test_every_sql_file_says_what_it_is_for() -> None:
     bare = [named(path) for path in sql() if not re.match(r"-- \S", path.read_text(encoding="utf-8"))]
     assert not bare, f"no header comment: {bare}"
+
+
+# Of each migration that has landed. A change of what one made is the next migration; only new ones are added here.
+MIGRATIONS = {
+    "0001_tables.sql": "e00101f553f5f7856e3569459e1caeaec1e26cdc6095fc3910f8ab41cec044c0",
+    "0002_messages.sql": "6279ab913e26a848b6812b9a1528c50334b69ebe73150573ad553ccdf504802d",
+    "0003_lifecycle.sql": "ee758fb7458ed6903094b9a6b58254384007ef72ecd72c2f8376b9ecea3ac4e9",
+    "0004_messages_again.sql": "f8e64cb7019c8a7194174de3f9b174c4c51a390ddcff66d1016e807e4f0a9bc3",
+    "0005_lifecycle_again.sql": "895a03446d5fb4f9eb92064745511fac536c493a2cb6e48f4dba13231b7fc34d",
+}
+
+
+def test_migrations_that_landed_are_not_edited() -> None:
+    folder = PACKAGE / "store" / "sql" / "migrations"
+    assert {path.name: sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.sql")} == MIGRATIONS
 
 
 def test_no_path_of_one_machine() -> None:

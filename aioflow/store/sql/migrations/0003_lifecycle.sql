@@ -55,16 +55,6 @@ begin
          (select min(b.accepted_at) from aioflow.inbox b
            where b.shard = p_shard and b.namespace = p_namespace and b.instance_id = p_instance
              and b.kind = 'CancelRequested');
-  -- A grace is for the clean-up of the code, so that of a run which was cancelled before it began begins with it. Read
-  -- without a JSON parser, which refuses a reason with NUL; a quote that is not escaped cannot stand within a text.
-  insert into aioflow.timer (shard, run_id, ref, namespace, instance_id, kind, due_at)
-  select p_shard, p_run, '!cancel_grace', p_namespace, p_instance, 'cancel_grace',
-         aioflow.clock() + make_interval(secs => g.seconds::double precision)
-    from aioflow.inbox b
-   cross join lateral substring(b.attrs from '[{,]\s*"grace"\s*:\s*([0-9.]+(?:[eE][-+]?[0-9]+)?)') as g(seconds)
-   where b.shard = p_shard and b.namespace = p_namespace and b.instance_id = p_instance
-     and b.kind = 'CancelRequested' and g.seconds is not null
-      on conflict do nothing;
   update aioflow.instance_hot h
      set run_id = p_run, workflow = p_workflow, queue = p_queue, build = p_build, priority = p_priority,
          visible_at = aioflow.clock(), wake_gen = h.wake_gen + 1, owner = null, token = null, next_seq = 1,
@@ -182,7 +172,6 @@ begin
         into outcome, run_id, again
         from aioflow.request q
        where q.shard = r.shard and q.namespace = r.ns and q.instance_id = r.id and q.key = r.key;
-      outcome := coalesce(outcome, 'conflict');  -- the key was named before in this call, and refused
     else
       select s.outcome, s.run_id, s.again into outcome, run_id, again from aioflow.start_existing(
         r.shard, r.ns, r.id, r.run_id, p_workflow[ord], p_queue[ord], p_build[ord],
@@ -281,8 +270,6 @@ begin
         v_reuse := aioflow.may_reuse(v_shard, p_namespace[ord], p_instance[ord], null, p_reuse[ord]);
       end if;
       if v_reuse = 'ok' then
-        update aioflow.instance i set workflow = p_workflow[ord], started_at = aioflow.clock()
-         where i.shard = v_shard and i.namespace = p_namespace[ord] and i.instance_id = p_instance[ord];
         insert into aioflow.instance_hot
                (shard, namespace, instance_id, workflow, queue, priority, visible_at, wake_gen)
         values (v_shard, p_namespace[ord], p_instance[ord], p_workflow[ord], p_queue[ord],
@@ -328,14 +315,13 @@ begin
       outcome := aioflow.explain(ord = any (fresh), 'terminate', p_namespace[ord], p_instance[ord], p_key[ord], p_digest[ord]);
       select i.run_id into run_id from aioflow.instance i
        where i.shard = v_shard and i.namespace = p_namespace[ord] and i.instance_id = p_instance[ord];
-      if p_run[ord] is not null and outcome in ('closed', 'unknown') then
+      if p_run[ord] is not null and outcome = 'closed' then
         outcome := 'unknown';
         select r.run_id, 'closed' into run_id, outcome from aioflow.run r
          where r.shard = v_shard and r.run_id = p_run[ord];
         outcome := coalesce(outcome, 'unknown');
       end if;
       if outcome = 'closed' then outcome := 'already'; end if;
-      if outcome = 'unknown' then run_id := null; end if;
       if ord = any (fresh) then perform aioflow.forget_keys(p_namespace, p_instance, p_key, array[ord]); end if;
     else
       if h.run_id is null then
