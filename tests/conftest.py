@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import pytest
+import structlog
 
 _TEMPLATE_SETTINGS = {"max_connections": 300, "max_wal_size": "4GB", "checkpoint_timeout": "1h", "jit": "off"}
 
@@ -70,6 +71,13 @@ class Admin:
 
 def _fresh_name() -> str:
     return f"aioflow_test_{os.getpid()}_{secrets.token_hex(4)}"
+
+
+@pytest.fixture(autouse=True)
+def _no_logging_left_behind() -> Iterator[None]:
+    """What a command configured for its process, here it would be the one of all tests."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture

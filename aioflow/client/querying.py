@@ -13,8 +13,6 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-import structlog
-
 from aioflow.client.reading import read_all
 from aioflow.client.threads import Threads
 from aioflow.core.definition import WorkflowDefinition
@@ -26,6 +24,7 @@ from aioflow.core.versions import decode
 from aioflow.errors import DecodeError, InstanceNotFound, NondeterminismError, QueryFailed, UnknownQuery
 from aioflow.store.rows import StoredEvent
 from aioflow.store.store import Store
+from aioflow.telemetry import get_logger
 
 CATCH_UP: Final = 2.0
 PATIENCE: Final = 10.0
@@ -33,7 +32,7 @@ _POLL, _POLL_MOST = 0.01, 0.1
 
 Prepare = Callable[[str], tuple[WorkflowDefinition, bytes]]
 
-log = structlog.get_logger("aioflow.client")
+log = get_logger("aioflow.client")
 
 
 class Queries:

@@ -15,13 +15,12 @@ from random import Random
 from typing import Final
 from uuid import UUID
 
-import structlog
-
 from aioflow.core.events import RunContinuedAsNew
 from aioflow.core.keys import InstanceKey
 from aioflow.core.versions import decode
 from aioflow.errors import ClientClosed, InstanceNotFound, StoreError
 from aioflow.store.rows import InstanceRef, ResultRow
+from aioflow.telemetry import get_logger
 
 OPEN: Final = frozenset({"running", "reserved"})
 _BATCH: Final = 500
@@ -33,7 +32,7 @@ _LAST_DEAF: Final = 1.0
 
 Read = Callable[[Sequence[InstanceRef]], Awaitable[list[ResultRow | None]]]
 
-log = structlog.get_logger("aioflow.client")
+log = get_logger("aioflow.client")
 
 
 class _Waiter:

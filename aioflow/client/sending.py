@@ -9,8 +9,6 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-import structlog
-
 from aioflow.client.outcomes import refused
 from aioflow.client.plain import check_reason
 from aioflow.client.session import RETRY_KEY_KEPT, Session
@@ -21,12 +19,13 @@ from aioflow.core.keys import InstanceKey
 from aioflow.core.versions import encode
 from aioflow.errors import InstanceNotFound
 from aioflow.store.rows import CancelRequest, DeliveryOutcome, SignalRequest, TerminateRequest
+from aioflow.telemetry import get_logger
 
 _UNSET_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)  # the database says when
 CLOSING_PATIENCE: Final = 3.0
 _PAUSE: Final = 0.02
 
-log = structlog.get_logger("aioflow.client")
+log = get_logger("aioflow.client")
 
 
 async def signal(

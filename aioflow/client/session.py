@@ -11,8 +11,6 @@ from random import SystemRandom
 from typing import Final
 from uuid import UUID
 
-import structlog
-
 from aioflow.client.known import Known
 from aioflow.client.querying import Queries
 from aioflow.client.results import Results
@@ -25,12 +23,13 @@ from aioflow.store.notify import DONE, WAKE, Listener, Notifier, done_run, run_q
 from aioflow.store.pool import Database
 from aioflow.store.rows import DeliveryOutcome, ResultRow, SignalRequest, StartOutcome, StartRequest
 from aioflow.store.store import Store
+from aioflow.telemetry import get_logger
 
 RETRY_KEY_KEPT: Final = 86_400.0
 """Seconds for which a key that only guards against a lost answer is remembered."""
 
 
-log = structlog.get_logger("aioflow.client")
+log = get_logger("aioflow.client")
 
 
 def default_identity() -> str:

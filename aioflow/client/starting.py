@@ -8,8 +8,6 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-import structlog
-
 from aioflow.client.known import Target
 from aioflow.client.outcomes import refused_start
 from aioflow.client.session import RETRY_KEY_KEPT, Session
@@ -18,10 +16,11 @@ from aioflow.core.keys import InstanceKey, check_id
 from aioflow.core.versions import encode
 from aioflow.errors import ArgumentError
 from aioflow.store.rows import ReserveRequest, StartRequest
+from aioflow.telemetry import get_logger
 
 _UNSET_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)  # the database says when
 
-log = structlog.get_logger("aioflow.client")
+log = get_logger("aioflow.client")
 
 
 class Started(NamedTuple):
