@@ -321,7 +321,7 @@ def test_no_test_sleeps() -> None:
 
 
 def test_events_are_logged_through_telemetry() -> None:
-    """Left to itself, structlog prints to stdout, where the data of a command goes; the author's own logger is theirs."""
+    """Left to itself, structlog prints to stdout, where the data of a command goes; the logger of authors is theirs."""
     room = {"aioflow/telemetry.py", "aioflow/api/activity.py"}
     own = re.compile(r"structlog\.get_logger\(")
     assert {named(path) for path in python("aioflow") if own.search(path.read_text(encoding="utf-8"))} <= room
