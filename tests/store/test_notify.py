@@ -62,7 +62,7 @@ async def test_a_server_that_was_away_is_found_soon(database: str, short_tmp: Pa
         await eventually(lambda: len(pauses) > 5)
         async with link:
             await eventually(lambda: listener.listening)
-    assert max(pauses) <= 0.5
+            assert max(pauses) <= 0.5
 
 
 async def test_swallowed_hints_are_noticed(database: str) -> None:

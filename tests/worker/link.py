@@ -19,6 +19,7 @@ class Link:
         self._query = {name: values[0] for name, values in parse_qs(self._parts.query).items()}
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
+        self._forwarding: set[asyncio.Task[None]] = set()
 
     @property
     def dsn(self) -> str:
@@ -47,18 +48,24 @@ class Link:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.cut()
+        await asyncio.gather(*self._forwarding, return_exceptions=True)
+        await asyncio.sleep(0)  # what was aborted last is closed
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._forwarding.add(task)
+        writers = [writer]
         try:
-            there, back = await self._open()
-        except OSError:
-            writer.transport.abort()
-            return
-        self._writers |= {writer, back}
-        try:
-            await asyncio.gather(_pump(reader, back), _pump(there, writer))
+            with contextlib.suppress(OSError):
+                there, back = await self._open()
+                writers.append(back)
+                if self._server is not None:  # not cut meanwhile
+                    self._writers.update(writers)
+                    await asyncio.gather(_pump(reader, back), _pump(there, writer))
         finally:
-            for one in (writer, back):
+            self._forwarding.discard(task)
+            for one in writers:
                 self._writers.discard(one)
                 one.transport.abort()
 
